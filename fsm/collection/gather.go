@@ -8,8 +8,8 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// Gathering is members with scores that become a sorted set all at once: for many of them that is much
-// faster than one change after another.
+// Gathering collects members with scores, and becomes a sorted set at once. For many members that is much faster than
+// one change after another.
 type Gathering struct{ members []named }
 
 // Add adds a member. The gathering shares the memory of member.
@@ -17,10 +17,10 @@ func (g *Gathering) Add(member string, score float64) {
 	g.members = append(g.members, named{member: member, score: score})
 }
 
-// Len is the number of members.
+// Len returns the number of members.
 func (g *Gathering) Len() int { return len(g.members) }
 
-// Merge puts the scores of equal members together, in the order in which they were added.
+// Merge combines the scores of equal members with together, in the order in which they were added.
 func (g *Gathering) Merge(together func(a, b float64) float64) {
 	g.hash()
 	slices.SortStableFunc(g.members, compareNamed)
@@ -58,7 +58,7 @@ func compareScored(a, b named) int {
 	return strings.Compare(a.member, b.member)
 }
 
-// Sort puts the members in the order of a sorted set. No two members are equal.
+// Sort sorts the members as in a sorted set. Requires: no two members are equal.
 func (g *Gathering) Sort() { slices.SortFunc(g.members, compareScored) }
 
 // All calls f with the members.
@@ -68,8 +68,8 @@ func (g *Gathering) All(f func(member string, score float64)) {
 	}
 }
 
-// SortedSet makes a sorted set of the members: a small one if the members are few and short. Requires: all
-// members are different. The sorted set shares no memory with the gathering.
+// SortedSet returns a sorted set of the members: a small one if they are few and short. It shares no memory with the
+// gathering. Requires: no two members are equal.
 func (g *Gathering) SortedSet() *SortedSet {
 	z := NewSortedSet()
 	tooLong := func(m named) bool { return len(m.member) > maxPackedWord }

@@ -6,7 +6,7 @@ import (
 	"github.com/holdfast/holdfast/fsm/keyspace"
 )
 
-// Hash is fields with values. A small hash has the fields in the order in which they came.
+// Hash has fields with values. A small hash has them in the order in which they were added.
 type Hash struct {
 	small packed        // name, value, name, value, …; empty if large
 	large *table[field] // nil if small
@@ -16,7 +16,7 @@ type Hash struct {
 
 var _ keyspace.Collection = (*Hash)(nil)
 
-// field is a field of a large hash. data is the name, then the value.
+// field is a field of a large hash. data is the name and then the value.
 type field struct {
 	data    string
 	hash    uint64
@@ -36,12 +36,12 @@ func newField(name, value string) field {
 	return field{data: b.String(), hash: orderOf(name), nameLen: uint32(len(name))}
 }
 
-// sought is a field to search for. The field shares the memory of name.
+// sought returns a field for a search. It shares the memory of name.
 func sought(name string) field {
 	return field{data: name, hash: orderOf(name), nameLen: uint32(len(name))}
 }
 
-// NewHash is an empty hash.
+// NewHash returns an empty hash.
 func NewHash() *Hash { return &Hash{} }
 
 // Get returns the value of a field.
@@ -60,7 +60,7 @@ func (h *Hash) Get(name string) (value string, ok bool) {
 	return string(h.small[from+2+len(name) : to]), true
 }
 
-// Put gives a field a value. added: the field is new.
+// Put sets the value of a field. added reports whether the field is new.
 func (h *Hash) Put(name, value string) (added bool) {
 	if h.large == nil && (len(name) > maxPackedWord || len(value) > maxPackedWord) {
 		h.enlarge()
@@ -101,7 +101,7 @@ func (h *Hash) enlarge() {
 	}
 }
 
-// Remove takes out a field, and reports whether the field was there.
+// Remove removes a field, and reports whether there was one.
 func (h *Hash) Remove(name string) bool {
 	if h.large != nil {
 		old, there := h.large.Delete(sought(name))
@@ -120,7 +120,7 @@ func (h *Hash) Remove(name string) bool {
 	return true
 }
 
-// At returns a field by its place. Requires: 0 <= place < Len.
+// At returns the field at an index. Requires: 0 <= place < Len.
 func (h *Hash) At(place int) (name, value string) {
 	if h.large != nil {
 		f, _ := h.large.GetAt(place)
@@ -136,8 +136,8 @@ func (h *Hash) At(place int) (name, value string) {
 	return name, value
 }
 
-// Ascend calls f for the fields whose name's hash is at least from, until f returns false. The fields
-// of a large hash come in the order of the hashes. Requires: f does not change the hash.
+// Ascend calls f with the fields whose name's hash is at least from, until f returns false. A large hash has them in
+// the order of the hashes. Requires: f does not change the hash.
 func (h *Hash) Ascend(from uint64, f func(order uint64, name, value string) bool) {
 	if h.large != nil {
 		h.large.Ascend(field{hash: from}, func(e field) bool { return f(e.hash, e.name(), e.value()) })
@@ -153,7 +153,7 @@ func (h *Hash) Ascend(from uint64, f func(order uint64, name, value string) bool
 	}
 }
 
-// All calls f for all fields, until f returns false. Requires: f does not change the hash.
+// All calls f with all fields, until f returns false. Requires: f does not change the hash.
 func (h *Hash) All(f func(name, value string) bool) {
 	if h.large != nil {
 		h.large.Scan(func(e field) bool { return f(e.name(), e.value()) })
@@ -169,16 +169,16 @@ func (h *Hash) All(f func(name, value string) bool) {
 	}
 }
 
-// Small reports whether the hash is a few KiB at most, and is walked whole by a search.
+// Small reports whether the hash has at most a few KiB. A search then reads all of it.
 func (h *Hash) Small() bool { return h.large == nil }
 
 // Kind is [keyspace.KindHash].
 func (h *Hash) Kind() keyspace.Kind { return keyspace.KindHash }
 
-// Len is the number of fields.
+// Len returns the number of fields.
 func (h *Hash) Len() int { return h.count }
 
-// Bytes is what the hash counts for.
+// Bytes returns the estimated memory of the hash.
 func (h *Hash) Bytes() int64 { return headBytes + allocated(len(h.small)) + h.bytes }
 
 // Clone returns a hash with the same fields.
@@ -190,7 +190,7 @@ func (h *Hash) Clone() keyspace.Collection {
 	return &c
 }
 
-// Encoding is Redis's name of the form.
+// Encoding returns Redis's name of the form.
 func (h *Hash) Encoding() string {
 	if h.large != nil {
 		return encodingTable
@@ -198,7 +198,7 @@ func (h *Hash) Encoding() string {
 	return encodingPacked
 }
 
-// SavedWords is the number of words of Save.
+// SavedWords returns the number of words of Save.
 func (h *Hash) SavedWords() int { return 1 + 2*h.count }
 
 // Save writes the encoding, then names and values.

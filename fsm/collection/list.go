@@ -8,8 +8,8 @@ import (
 
 // List is a sequence of strings with two ends.
 //
-// The ends are buffers, which pushes and pops change in place. What is between them is a tree of runs.
-// A short list has no tree.
+// The ends are buffers, which pushes and pops change in place. Between them is a tree of runs. A short list has no
+// tree.
 type List struct {
 	front, back buffer
 	middle      *btree.BTreeG[run] // nil: without elements
@@ -19,8 +19,8 @@ type List struct {
 	quick       bool  // the encoding is quicklist
 }
 
-// run is a piece of the middle of a list. Runs are in the order of at, the place of the first element: a
-// run ends where the next begins. The places begin anywhere.
+// run is a piece of the middle of a list. Runs are ordered by at, the position of their first element: a run ends where
+// the next begins. The first position is arbitrary.
 type run struct {
 	at    int64
 	count int
@@ -29,22 +29,22 @@ type run struct {
 
 func beforeRun(a, b run) bool { return a.at < b.at }
 
-// NewList makes an empty list.
+// NewList returns an empty list.
 func NewList() *List { return &List{} }
 
 // Kind is [keyspace.KindList].
 func (l *List) Kind() keyspace.Kind { return keyspace.KindList }
 
-// Len is the number of elements.
+// Len returns the number of elements.
 func (l *List) Len() int { return int(l.front.count) + l.inMiddle + int(l.back.count) }
 
-// listBytes is what a list counts for beside its elements.
+// listBytes is the estimated memory of a list without elements.
 const listBytes = 176
 
-// Bytes is what the list counts for: the elements, and an eighth for the tree and free room.
+// Bytes returns the estimated memory of the list: the elements, and an eighth for the tree and free space.
 func (l *List) Bytes() int64 { return listBytes + l.stored + l.stored/8 }
 
-// Clone shares the tree, and the ends until one of the lists changes them.
+// Clone returns a list that shares the tree, and the ends until one of the lists changes them.
 func (l *List) Clone() keyspace.Collection {
 	l.front.shared, l.back.shared = l.front.mem != nil, l.back.mem != nil
 	other := *l
@@ -54,7 +54,7 @@ func (l *List) Clone() keyspace.Collection {
 	return &other
 }
 
-// Index is the element at i. Requires: 0 <= i < Len.
+// Index returns the element at index i. Requires: 0 <= i < Len.
 func (l *List) Index(i int) string {
 	if n := int(l.front.count); i < n {
 		return l.front.index(i)
@@ -74,7 +74,7 @@ func (b *buffer) index(i int) string {
 	return string(data[from:to])
 }
 
-// find is the run that has element i of the middle, as element k.
+// find returns the run with element i of the middle, and the index of that element in it.
 func (l *List) find(i int) (r run, k int) {
 	lowest, _ := l.middle.Min()
 	place := lowest.at + int64(i)
@@ -85,7 +85,7 @@ func (l *List) find(i int) (r run, k int) {
 	return r, int(place - r.at)
 }
 
-// PushFront puts v before the first element.
+// PushFront adds v before the first element.
 func (l *List) PushFront(v string) {
 	l.count(v)
 	if !l.front.takes(len(v)) {
@@ -98,7 +98,7 @@ func (l *List) PushFront(v string) {
 	l.front.pushFront(v)
 }
 
-// PushBack puts v behind the last element.
+// PushBack adds v after the last element.
 func (l *List) PushBack(v string) {
 	l.count(v)
 	if !l.back.takes(len(v)) {
@@ -125,7 +125,7 @@ func (l *List) backToMiddle() {
 	}
 }
 
-// addBefore puts a run before the others.
+// addBefore adds a run before the others.
 func (l *List) addBefore(data string, count int) {
 	l.grow()
 	lowest, _ := l.middle.Min()
@@ -133,7 +133,7 @@ func (l *List) addBefore(data string, count int) {
 	l.inMiddle += count
 }
 
-// addBehind puts a run behind the others.
+// addBehind adds a run after the others.
 func (l *List) addBehind(data string, count int) {
 	l.grow()
 	highest, _ := l.middle.Max()
@@ -141,14 +141,14 @@ func (l *List) addBehind(data string, count int) {
 	l.inMiddle += count
 }
 
-// grow makes the tree if there is none.
+// grow creates the tree if there is none.
 func (l *List) grow() {
 	if l.middle == nil {
 		l.middle = btree.NewBTreeGOptions(beforeRun, btree.Options{NoLocks: true})
 	}
 }
 
-// PopFront takes the first element off. Requires: the list is not empty.
+// PopFront removes the first element, and returns it. Requires: the list is not empty.
 func (l *List) PopFront() string {
 	if l.front.count == 0 && l.inMiddle > 0 {
 		r, _ := l.middle.PopMin()
@@ -165,7 +165,7 @@ func (l *List) PopFront() string {
 	return l.popped(string(l.back.popFront()))
 }
 
-// PopBack takes the last element off. Requires: the list is not empty.
+// PopBack removes the last element, and returns it. Requires: the list is not empty.
 func (l *List) PopBack() string {
 	if l.back.count == 0 && l.inMiddle > 0 {
 		r, _ := l.middle.PopMax()
@@ -182,7 +182,7 @@ func (l *List) PopBack() string {
 	return l.popped(string(l.front.popBack()))
 }
 
-// leaves notes that so many elements have left the middle.
+// leaves records that this number of elements was removed from the middle.
 func (l *List) leaves(count int) {
 	if l.inMiddle -= count; l.inMiddle == 0 {
 		l.middle = nil

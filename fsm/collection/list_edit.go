@@ -1,6 +1,6 @@
 package collection
 
-// Set puts v in the place of element i. Requires: 0 <= i < Len.
+// Set replaces element i by v. Requires: 0 <= i < Len.
 func (l *List) Set(i int, v string) {
 	l.count(v)
 	l.rewrite(i, i, func(_ int, old string, emit func(string)) {
@@ -10,7 +10,7 @@ func (l *List) Set(i int, v string) {
 	l.shorten()
 }
 
-// Insert puts v before element i. Requires: 0 <= i < Len.
+// Insert inserts v before element i. Requires: 0 <= i < Len.
 func (l *List) Insert(i int, v string) {
 	l.count(v)
 	l.rewrite(i, i, func(_ int, old string, emit func(string)) {
@@ -19,7 +19,7 @@ func (l *List) Insert(i int, v string) {
 	})
 }
 
-// RemoveAll takes the elements at the indexes out, which are in ascending order.
+// RemoveAll removes the elements at the indexes, which are in ascending order.
 func (l *List) RemoveAll(indexes []int) {
 	if len(indexes) == 0 {
 		return
@@ -36,13 +36,13 @@ func (l *List) RemoveAll(indexes []int) {
 	l.shorten()
 }
 
-// edit is called for each element of a stretch of a list, in order, and emits what comes in its place.
+// edit is called with each element of a range, in order. It emits the elements that replace it.
 type edit func(i int, old string, emit func(v string))
 
 // rewrite edits the elements from index low to high.
 //
-// Elements of the middle change their places then. The places on one side stay, and the runs on the
-// other side, where there are fewer, are stored anew.
+// That changes the positions of elements in the middle. The runs on one side keep theirs, and those on the other side,
+// where there are fewer, are stored again.
 func (l *List) rewrite(low, high int, f edit) {
 	frontEnd := int(l.front.count)
 	middleEnd := frontEnd + l.inMiddle
@@ -66,7 +66,7 @@ func (l *List) rewrite(low, high int, f edit) {
 	}
 }
 
-// putRuns gives an emptied end what its elements were edited to: to the buffer if that is one run.
+// putRuns stores the edited elements of an emptied end: in the buffer if they are one run.
 func (l *List) putRuns(runs []run, end *buffer, add func(data string, count int), backwards bool) {
 	if len(runs) == 1 && len(runs[0].data) <= maxRun {
 		end.fill(runs[0].data, runs[0].count)
@@ -81,7 +81,7 @@ func (l *List) putRuns(runs []run, end *buffer, add func(data string, count int)
 	}
 }
 
-// rewriteMiddle edits the elements of the middle from low to high. The index of the first is base.
+// rewriteMiddle edits the elements of the middle from low to high. base is the index of the first.
 func (l *List) rewriteMiddle(low, high, base int, f edit) {
 	lowRun, lowIn := l.find(low)
 	highRun, highIn := l.find(high)
@@ -133,8 +133,8 @@ func (l *List) rewriteMiddle(low, high, base int, f edit) {
 	l.leaves(-delta)
 }
 
-// editRuns returns the runs from low to high, what they are edited to, and by how many elements they
-// grew. f gives each run's pieces.
+// editRuns returns the runs from low to high, the runs that replace them, and the growth in elements. f passes the
+// pieces of each run.
 func (l *List) editRuns(low, high run, f func(r run, emitted func(run))) (old, changed []run, delta int) {
 	l.middle.Ascend(low, func(r run) bool {
 		if r.at > high.at {
@@ -156,7 +156,7 @@ func (l *List) editRuns(low, high run, f func(r run, emitted func(run))) (old, c
 	return old, changed, delta
 }
 
-// shift moves runs, which all stand on one side of the change, by so many places.
+// shift moves runs, which are all on one side of the change, by this number of positions.
 func (l *List) shift(runs []run, by int) {
 	if by == 0 {
 		return
@@ -170,7 +170,7 @@ func (l *List) shift(runs []run, by int) {
 	}
 }
 
-// setRuns stores runs one behind the other, the first at the place at.
+// setRuns stores runs one after the other, the first at the position at.
 func (l *List) setRuns(at int64, runs []run) {
 	for _, r := range runs {
 		r.at = at
@@ -179,8 +179,8 @@ func (l *List) setRuns(at int64, runs []run) {
 	}
 }
 
-// edited edits the elements of a run from low to high, and returns what comes in the run's place. base is
-// the index of the run's first element.
+// edited edits the elements of a run from low to high, and returns the runs that replace it. base is the index of the
+// run's first element.
 func edited(data string, low, high, base int, f edit) (runs []run) {
 	var out []byte
 	k := 0
@@ -197,8 +197,7 @@ func edited(data string, low, high, base int, f edit) (runs []run) {
 	return split(string(out))
 }
 
-// split cuts a run that may be too long in pieces of about equal length. An element that is too long for
-// a run is alone.
+// split splits a run that may be too long into pieces of similar length. An element that is too long is alone.
 func split(data string) (runs []run) {
 	half := len(data)
 	if len(data) > maxRun {

@@ -2,21 +2,21 @@ package collection
 
 import "strconv"
 
-// Redis 7.2 stores a list in a listpack up to 8 KiB. A list that grows beyond becomes a quicklist, and a
-// listpack again when removals have left 4 KiB at most. (Redis also wants one node of the quicklist then.)
+// Redis 7.2 stores a list as a listpack up to 8 KiB. A list that grows beyond that becomes a quicklist, and a listpack
+// again when removals have left at most 4 KiB. (Redis also requires that the quicklist has one node then.)
 const (
 	maxListpack    = 8 << 10
 	shrunkListpack = maxListpack / 2
 	listpackHead   = 7
-	// maxOverhead is what an element of a listpack takes at most beside its bytes. Redis looks at the bytes
-	// alone before a push, so a listpack exceeds its limit by so much.
+	// maxOverhead bounds the bytes of a listpack element beyond its own. Before a push Redis checks only the latter, so a
+	// listpack exceeds its limit by as much.
 	maxOverhead = 7
 )
 
 // encodingQuicklist is the encoding of a list that is no listpack.
 const encodingQuicklist = "quicklist"
 
-// Encoding is what Redis 7.2 says.
+// Encoding returns the encoding in Redis 7.2.
 func (l *List) Encoding() string {
 	if l.quick {
 		return encodingQuicklist
@@ -24,34 +24,34 @@ func (l *List) Encoding() string {
 	return encodingPacked
 }
 
-// Expect notes that elements of so many bytes will be pushed, before they are.
+// Expect announces elements of this number of bytes before they are pushed.
 func (l *List) Expect(bytes int) {
 	if listpackHead+l.packed+int64(bytes) > maxListpack {
 		l.quick = true
 	}
 }
 
-// count notes that v has come.
+// count records that v was added.
 func (l *List) count(v string) {
 	l.Expect(len(v))
 	l.stored += int64(elementLen(len(v)))
 	l.packed += int64(listpackLen(v))
 }
 
-// discount notes that v has gone.
+// discount records that v was removed.
 func (l *List) discount(v string) {
 	l.stored -= int64(elementLen(len(v)))
 	l.packed -= int64(listpackLen(v))
 }
 
-// shorten notes that elements were removed.
+// shorten records that elements were removed.
 func (l *List) shorten() {
 	if l.quick && listpackHead+l.packed <= shrunkListpack {
 		l.quick = false
 	}
 }
 
-// listpackLen is what v takes in a listpack.
+// listpackLen returns the bytes of v in a listpack.
 func listpackLen(v string) int {
 	size := listpackIntegerLen(v)
 	if size == 0 {
@@ -64,7 +64,7 @@ func listpackLen(v string) int {
 			size += 5
 		}
 	}
-	switch { // the length of the element again, for the way back
+	switch { // the length of the element again, for reading backwards
 	case size <= 127:
 		return size + 1
 	case size < 16383:
@@ -75,7 +75,7 @@ func listpackLen(v string) int {
 	return size + 4
 }
 
-// listpackIntegerLen is what v takes as an integer; 0 if v is none.
+// listpackIntegerLen returns the bytes of v as an integer, or 0 if v is none.
 func listpackIntegerLen(v string) int {
 	if len(v) == 0 || len(v) > 20 || v[0] > '9' || v[len(v)-1] > '9' {
 		return 0
@@ -100,7 +100,7 @@ func listpackIntegerLen(v string) int {
 	return 9
 }
 
-// SavedWords is the number of words of Save.
+// SavedWords returns the number of words of Save.
 func (l *List) SavedWords() int { return 1 + l.Len() }
 
 // Save puts the encoding and the elements.
@@ -110,15 +110,14 @@ func (l *List) Save(put func(word string) bool) {
 	}
 }
 
-// list makes the list of the words of Save.
+// list returns the list of the words of Save.
 func (l *loader) list() *List {
 	made := NewList()
 	encoding := l.word()
 	for l.more() {
 		made.PushBack(l.word())
 	}
-	// The encoding depends on the order in which the elements came, which is lost. So the word is taken
-	// for true, unless no order makes it so.
+	// The encoding depends on the order of the pushes, which is lost. So any word is accepted that some order explains.
 	switch encoding {
 	case encodingPacked:
 		made.quick = false

@@ -8,12 +8,11 @@ import (
 	"github.com/holdfast/holdfast/fsm/keyspace"
 )
 
-// MaxElement is the length of the longest element, and of the longest value of a field. It is part of
-// the state's meaning: nodes must agree.
+// MaxElement bounds the length of an element, and of the value of a field. All nodes must have the same bound.
 const MaxElement = 32 << 20
 
-// Load makes a collection of the words that Save wrote. words is their number, and next returns them one
-// by one. Load asks for no memory before the words are there.
+// Load returns the collection of the words that Save wrote. words is their number, and next returns them one by one.
+// Load allocates nothing for words before they arrive.
 func Load(kind keyspace.Kind, words int, next func() (string, error)) (keyspace.Collection, error) {
 	if words < 2 {
 		return nil, errors.New("a collection has no elements")
@@ -40,7 +39,7 @@ func Load(kind keyspace.Kind, words int, next func() (string, error)) (keyspace.
 
 // loader reads words. After an error all words are empty.
 type loader struct {
-	words int // that are left
+	words int // the remaining words
 	next  func() (string, error)
 	err   error
 }

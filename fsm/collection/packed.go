@@ -6,23 +6,22 @@ import (
 	"strings"
 )
 
-// The limits of small hashes and sets: Redis's defaults of …-max-listpack-entries and
-// …-max-listpack-value.
+// The bounds of small hashes and sets: Redis's defaults of …-max-listpack-entries and …-max-listpack-value.
 const (
 	maxPacked     = 128
 	maxPackedWord = 64
 )
 
-// packed is words, each behind its length. A word has at most 255 bytes, so a length is one byte.
+// packed has words, each after its length. A word has at most 255 bytes, so a length is one byte.
 type packed string
 
-// cut splits off the first word. Requires: p is not empty.
+// cut returns the first word and the rest. Requires: p is not empty.
 func (p packed) cut() (word string, rest packed) {
 	end := 1 + int(p[0])
 	return string(p[1:end]), p[end:]
 }
 
-// packedSize is the length of words that are packed.
+// packedSize returns the length of the packed words.
 func packedSize(words ...string) (n int) {
 	for _, w := range words {
 		n += 1 + len(w)
@@ -30,7 +29,7 @@ func packedSize(words ...string) (n int) {
 	return n
 }
 
-// splice returns p with words in the place of p[from:to], in separate memory.
+// splice returns p with words in place of p[from:to], in new memory.
 func (p packed) splice(from, to int, words ...string) packed {
 	var b strings.Builder
 	b.Grow(len(p) - (to - from) + packedSize(words...))
@@ -43,8 +42,8 @@ func (p packed) splice(from, to int, words ...string) packed {
 	return packed(b.String())
 }
 
-// find looks for a word among the words 0, stride, 2*stride, …: from is where its group begins, and to
-// where the next group begins. from is len(p) if the word is not there.
+// find searches the words 0, stride, 2*stride, … for a word. from is the beginning of its group, and to that of the
+// next group. If there is no such word, from is len(p).
 func (p packed) find(word string, stride int) (from, to int) {
 	for from < len(p) {
 		to = from
@@ -62,10 +61,10 @@ func (p packed) find(word string, stride int) (from, to int) {
 // maxInts is Redis's default of set-max-intset-entries.
 const maxInts = 512
 
-// intBytes is an integer in a set of integers, whose slice grows ahead.
+// intBytes is the memory of an integer in a set of integers, whose slice has spare capacity.
 const intBytes = 16
 
-// parseInt reads a 64 bit integer in its one spelling.
+// parseInt parses a 64-bit integer in its canonical form.
 func parseInt(s string) (n int64, ok bool) {
 	if s == "" || len(s) > 20 {
 		return 0, false
@@ -80,8 +79,7 @@ func parseInt(s string) (n int64, ok bool) {
 
 func formatInt(n int64) string { return strconv.FormatInt(n, 10) }
 
-// addToInts adds a member to a set of integers, in another form if the member is no integer or is one
-// too many.
+// addToInts adds a member to a set of integers. It changes the form if the member is no integer, or one too many.
 func (s *Set) addToInts(name string) bool {
 	n, ok := parseInt(name)
 	if !ok {
@@ -117,7 +115,7 @@ func (s *Set) removeFromInts(name string) bool {
 	return true
 }
 
-// TryInts makes the set one of integers if all members are, and are few: Redis does so with the result
+// TryInts gives the set the form for integers if all members are integers, and are few. Redis does so with the result
 // of SINTERSTORE.
 func (s *Set) TryInts() {
 	if s.form == encodingInts || s.count > maxInts {

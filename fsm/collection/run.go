@@ -1,17 +1,17 @@
 package collection
 
-// The elements of a list stand one behind the other in runs of bytes. Each element has its length before
-// and behind, so a run is read from both ends.
+// The elements of a list are in runs of bytes, one after the other. Each element has its length before and after it, so
+// a run can be read from both ends.
 //
 //	length, as a varint | the element | length, as a varint backwards
 
 // maxRun is the length of a run in bytes. A longer element has a run of its own.
 const maxRun = 2 << 10
 
-// sequence is a run, whether it may be changed in place or not.
+// sequence is the bytes of a run, which may be immutable.
 type sequence interface{ ~string | ~[]byte }
 
-// varintLen is the length of the varint of n.
+// varintLen returns the length of the varint of n.
 func varintLen(n int) (size int) {
 	for size = 1; n >= 1<<7; size++ {
 		n >>= 7
@@ -19,10 +19,10 @@ func varintLen(n int) (size int) {
 	return size
 }
 
-// elementLen is what an element of n bytes takes in a run.
+// elementLen returns the bytes of an element of n bytes in a run.
 func elementLen(n int) int { return n + 2*varintLen(n) }
 
-// putElement writes an element to the begin of dst, which has elementLen bytes at least.
+// putElement writes an element to the beginning of dst, which has at least elementLen bytes.
 func putElement(dst []byte, v string) {
 	n := len(v)
 	size := varintLen(n)
@@ -49,7 +49,7 @@ func appendElement(dst []byte, v string) []byte {
 	return dst
 }
 
-// first is where the first element of a run begins and ends, without the lengths around it.
+// first returns the beginning and the end of the first element of a run, without the lengths around it.
 func first[S sequence](run S) (from, to int) {
 	n, size := 0, 0
 	for {
@@ -61,7 +61,7 @@ func first[S sequence](run S) (from, to int) {
 	}
 }
 
-// final is where the last element of a run begins and ends.
+// final returns the beginning and the end of the last element of a run.
 func final[S sequence](run S) (from, to int) {
 	n, size := 0, 0
 	for {
@@ -73,7 +73,7 @@ func final[S sequence](run S) (from, to int) {
 	}
 }
 
-// skip is where the element behind the first n begins.
+// skip returns the beginning of the element after the first n.
 func skip[S sequence](run S, n int) (at int) {
 	for range n {
 		from, to := first(run[at:])
@@ -82,7 +82,7 @@ func skip[S sequence](run S, n int) (at int) {
 	return at
 }
 
-// skipBack is where the last n elements begin.
+// skipBack returns the beginning of the last n elements.
 func skipBack[S sequence](run S, n int) (at int) {
 	at = len(run)
 	for range n {
@@ -92,7 +92,7 @@ func skipBack[S sequence](run S, n int) (at int) {
 	return at
 }
 
-// seek is where element i of the count elements of a run begins.
+// seek returns the beginning of element i of a run of count elements.
 func seek[S sequence](run S, count, i int) (at int) {
 	if i <= count/2 {
 		return skip(run, i)
@@ -100,12 +100,12 @@ func seek[S sequence](run S, count, i int) (at int) {
 	return skipBack(run, count-i)
 }
 
-// buffer is a run at an end of a list, changed in place.
+// buffer is a run at an end of a list. It is changed in place.
 type buffer struct {
 	mem      []byte
 	from, to int32
 	count    int32
-	// shared: another list has the memory, too.
+	// shared is set if another list has the memory, too.
 	shared bool
 }
 
@@ -117,8 +117,8 @@ func (b *buffer) takes(n int) bool { return int(b.to-b.from)+elementLen(n) <= ma
 // minBuffer is the least memory of a buffer that is not empty.
 const minBuffer = 64
 
-// place makes room for size bytes at the begin or the end. The memory doubles, so that an element is
-// copied a few times at most.
+// place makes room for size bytes at the beginning or the end. The memory doubles, so that an element is copied only a
+// few times.
 func (b *buffer) place(size int, atBegin bool) {
 	used := int(b.to - b.from)
 	need := used + size
@@ -126,7 +126,7 @@ func (b *buffer) place(size int, atBegin bool) {
 		return
 	}
 	if room := len(b.mem); !b.shared && need <= room-room/4 {
-		at := room - used // the free room goes where the elements come
+		at := room - used // the free space is on the side of the pushes
 		if !atBegin {
 			at = 0
 		}
@@ -137,7 +137,7 @@ func (b *buffer) place(size int, atBegin bool) {
 	b.move(max(need, min(max(2*need, minBuffer), maxRun)), atBegin)
 }
 
-// move copies the elements to new memory of room bytes, with the free room at the begin or the end.
+// move copies the elements to new memory of room bytes, with the free space at the beginning or the end.
 func (b *buffer) move(room int, atBegin bool) {
 	mem := make([]byte, room)
 	used, at := int(b.to-b.from), 0
@@ -164,7 +164,7 @@ func (b *buffer) pushBack(v string) {
 	b.count++
 }
 
-// popFront takes the first element off. The bytes are good until the next push.
+// popFront removes the first element, and returns it. The bytes are valid until the next push.
 func (b *buffer) popFront() []byte {
 	from, to := first(b.run())
 	v := b.run()[from:to]
@@ -181,7 +181,7 @@ func (b *buffer) popBack() []byte {
 	return run[from:to]
 }
 
-// shrink notes that an element was removed, and takes a smaller buffer if the elements fill little of this one.
+// shrink is called after an element was removed. It takes a smaller buffer if the elements fill little of this one.
 func (b *buffer) shrink() {
 	b.count--
 	used := int(b.to - b.from)
@@ -193,7 +193,7 @@ func (b *buffer) shrink() {
 	}
 }
 
-// fill gives an empty buffer the elements of a run.
+// fill stores the elements of a run in an empty buffer.
 func (b *buffer) fill(run string, count int) {
 	*b = buffer{mem: []byte(run), to: int32(len(run)), count: int32(count)}
 }

@@ -6,11 +6,10 @@ import (
 	"strings"
 )
 
-// scores is a small sorted set: for each member the length in a byte, the member, and the bits of the
-// score in 8 bytes.
+// scores is a small sorted set: for each member its length in a byte, the member, and the bits of its score in 8 bytes.
 type scores string
 
-// at is the member at a place, and the place of the next.
+// at returns the member at a position, and the position of the next.
 func (s scores) at(place int) (m scored, next int) {
 	n := int(s[place])
 	next = place + 1 + n + 8
@@ -20,7 +19,7 @@ func (s scores) at(place int) (m scored, next int) {
 	return scored{math.Float64frombits(bits), string(s[place+1 : place+1+n])}, next
 }
 
-// seek is the place of the member at index i.
+// seek returns the position of the member at index i.
 func (s scores) seek(i int) (place int) {
 	for range i {
 		place += 1 + int(s[place]) + 8
@@ -28,7 +27,7 @@ func (s scores) seek(i int) (place int) {
 	return place
 }
 
-// find is where a member begins and ends; from and to are the same if the member is not there.
+// find returns the beginning and the end of a member. They are equal if there is no such member.
 func (s scores) find(member string) (from, to int) {
 	for from < len(s) {
 		n := int(s[from])
@@ -41,7 +40,7 @@ func (s scores) find(member string) (from, to int) {
 	return from, from
 }
 
-// with returns s with a member at its place by score.
+// with returns s with another member, in the order of scores.
 func (s scores) with(member string, score float64) scores {
 	from, to := s.find(member)
 	if from < to {
@@ -65,7 +64,7 @@ func (s scores) with(member string, score float64) scores {
 	return s.splice(place, place, entry.String())
 }
 
-// splice returns s with data in the place of s[from:to], in separate memory.
+// splice returns s with data in place of s[from:to], in new memory.
 func (s scores) splice(from, to int, data string) scores {
 	var b strings.Builder
 	b.Grow(len(s) - (to - from) + len(data))

@@ -7,15 +7,15 @@ import (
 	"github.com/holdfast/holdfast/fsm/keyspace"
 )
 
-// The names of the forms: replies of OBJECT ENCODING, and words of snapshots.
+// The names of the forms, in replies to OBJECT ENCODING and in snapshots.
 const (
 	encodingPacked = "listpack"
 	encodingTable  = "hashtable"
 	encodingInts   = "intset"
 )
 
-// Set is members without an order of their own. A set of few integers has them in ascending order, a
-// small set in the order in which they came.
+// Set has members in no order of their own. A set of few integers has them in ascending order, a small set in the order
+// in which they were added.
 type Set struct {
 	form  string         // one of the encodings
 	ints  []int64        // ascending
@@ -37,8 +37,8 @@ func (m member) order() uint64 { return m.hash }
 func (m member) name() string  { return m.data }
 func (m member) bytes() int64  { return memberBytes + allocated(len(m.data)) }
 
-// NewSet is an empty set, in the form that Redis takes for a set to which about n members come, the
-// first of them first.
+// NewSet returns an empty set, in the form that Redis uses for a set that will get about n members, beginning with
+// first.
 func NewSet(first string, n int) *Set {
 	_, integer := parseInt(first)
 	switch {
@@ -50,10 +50,10 @@ func NewSet(first string, n int) *Set {
 	return &Set{form: encodingTable, large: newTable[member]()}
 }
 
-// NewIntSet is an empty set in the form for integers.
+// NewIntSet returns an empty set in the form for integers.
 func NewIntSet() *Set { return &Set{form: encodingInts} }
 
-// NewLike is an empty set in the form of another.
+// NewLike returns an empty set in the form of another.
 func NewLike(other *Set) *Set {
 	s := &Set{form: other.form}
 	if other.large != nil {
@@ -62,8 +62,8 @@ func NewLike(other *Set) *Set {
 	return s
 }
 
-// Expect makes the set a large one if n members that are about to come would not fit into the present
-// form, already there or not, as Redis does.
+// Expect makes the set a large one if n further members would not fit into the present form. As in Redis, members that
+// the set has already count as well.
 func (s *Set) Expect(n int) {
 	if s.form == encodingInts && n > maxInts || s.form == encodingPacked && n > maxPacked {
 		s.enlarge()
@@ -121,13 +121,13 @@ func (s *Set) addToLarge(name string) bool {
 
 func (s *Set) enlarge() { s.rebuild(&Set{form: encodingTable, large: newTable[member]()}) }
 
-// rebuild moves all members to an empty set, which takes the place of s.
+// rebuild moves all members to an empty set, which replaces s.
 func (s *Set) rebuild(to *Set) {
 	s.All(func(name string) bool { return to.Add(name) })
 	*s = *to
 }
 
-// Remove takes out a member, and reports whether the member was there.
+// Remove removes a member, and reports whether there was one.
 func (s *Set) Remove(name string) bool {
 	switch s.form {
 	case encodingInts:
@@ -149,7 +149,7 @@ func (s *Set) Remove(name string) bool {
 	return true
 }
 
-// At returns a member by its place. Requires: 0 <= place < Len.
+// At returns the member at an index. Requires: 0 <= place < Len.
 func (s *Set) At(place int) string {
 	switch s.form {
 	case encodingInts:
@@ -166,8 +166,8 @@ func (s *Set) At(place int) string {
 	return m.data
 }
 
-// Ascend calls f for the members whose hash is at least from, until f returns false. The members of a
-// large set come in the order of the hashes. Requires: f does not change the set.
+// Ascend calls f with the members whose hash is at least from, until f returns false. A large set has them in the order
+// of the hashes. Requires: f does not change the set.
 func (s *Set) Ascend(from uint64, f func(order uint64, name string) bool) {
 	if s.large != nil {
 		s.large.Ascend(member{hash: from}, func(m member) bool { return f(m.hash, m.data) })
@@ -179,7 +179,7 @@ func (s *Set) Ascend(from uint64, f func(order uint64, name string) bool) {
 	})
 }
 
-// All calls f for all members, until f returns false. Requires: f does not change the set.
+// All calls f with all members, until f returns false. Requires: f does not change the set.
 func (s *Set) All(f func(name string) bool) {
 	switch s.form {
 	case encodingInts:
@@ -200,8 +200,7 @@ func (s *Set) All(f func(name string) bool) {
 	}
 }
 
-// AscendAt calls f for the members from a place on, until f returns false. Requires: f does not change the
-// set.
+// AscendAt calls f with the members from an index on, until f returns false. Requires: f does not change the set.
 func (s *Set) AscendAt(place int, f func(name string) bool) {
 	if s.large == nil || place == 0 {
 		s.All(func(name string) bool {
@@ -215,16 +214,16 @@ func (s *Set) AscendAt(place int, f func(name string) bool) {
 	}
 }
 
-// Small reports whether the set is a few KiB at most.
+// Small reports whether the set has at most a few KiB.
 func (s *Set) Small() bool { return s.large == nil }
 
 // Kind is [keyspace.KindSet].
 func (s *Set) Kind() keyspace.Kind { return keyspace.KindSet }
 
-// Len is the number of members.
+// Len returns the number of members.
 func (s *Set) Len() int { return s.count }
 
-// Bytes is what the set counts for.
+// Bytes returns the estimated memory of the set.
 func (s *Set) Bytes() int64 {
 	return headBytes + intBytes*int64(len(s.ints)) + allocated(len(s.small)) + s.bytes
 }
@@ -239,10 +238,10 @@ func (s *Set) Clone() keyspace.Collection {
 	return &c
 }
 
-// Encoding is Redis's name of the form.
+// Encoding returns Redis's name of the form.
 func (s *Set) Encoding() string { return s.form }
 
-// SavedWords is the number of words of Save.
+// SavedWords returns the number of words of Save.
 func (s *Set) SavedWords() int { return 1 + s.count }
 
 // Save writes the encoding, then the members.

@@ -10,11 +10,10 @@ import (
 	"github.com/holdfast/holdfast/fsm/keyspace"
 )
 
-// SortedSet is members in the order of their scores; members of one score are in the order of their
-// bytes. A score is not NaN.
+// SortedSet has members in the order of their scores, and those of one score in the order of their bytes. A score is
+// never NaN.
 //
-// A small sorted set is one string, made anew by each change. A larger one is two trees, by score and by
-// name.
+// A small sorted set is one string, which each change copies. A larger one has two trees, by score and by name.
 type SortedSet struct {
 	small   scores
 	count   int
@@ -49,28 +48,28 @@ func beforeScored(a, b scored) bool {
 // encodingSkiplist is the encoding of a sorted set that is no listpack.
 const encodingSkiplist = "skiplist"
 
-// NewSortedSet makes an empty sorted set.
+// NewSortedSet returns an empty sorted set.
 func NewSortedSet() *SortedSet { return &SortedSet{} }
 
 // Kind is [keyspace.KindSortedSet].
 func (z *SortedSet) Kind() keyspace.Kind { return keyspace.KindSortedSet }
 
-// Len is the number of members.
+// Len returns the number of members.
 func (z *SortedSet) Len() int { return z.count }
 
 func (z *SortedSet) large() bool { return z.byScore != nil }
 
-// Small reports whether ZSCAN gives all members at once.
+// Small reports whether ZSCAN returns all members at once.
 func (z *SortedSet) Small() bool { return !z.large() }
 
-// What a sorted set counts for, beside its members' bytes. A member of a larger set stands in two trees.
+// The estimated memory of a sorted set without its members' bytes. A member of a larger set is in two trees.
 const (
 	sortedSetBytes    = 112
 	smallMemberBytes  = 9
 	scoredMemberBytes = 104
 )
 
-// Bytes is what the sorted set counts for.
+// Bytes returns the estimated memory of the sorted set.
 func (z *SortedSet) Bytes() int64 {
 	if z.large() {
 		return sortedSetBytes + z.text + int64(z.count)*scoredMemberBytes
@@ -78,7 +77,7 @@ func (z *SortedSet) Bytes() int64 {
 	return sortedSetBytes + allocated(int(z.text)+z.count*smallMemberBytes)
 }
 
-// Clone shares the members.
+// Clone returns a sorted set that shares the members.
 func (z *SortedSet) Clone() keyspace.Collection {
 	other := *z
 	if z.large() {
@@ -87,7 +86,7 @@ func (z *SortedSet) Clone() keyspace.Collection {
 	return &other
 }
 
-// Encoding is what Redis says.
+// Encoding returns the encoding in Redis.
 func (z *SortedSet) Encoding() string {
 	if z.large() {
 		return encodingSkiplist
@@ -95,15 +94,15 @@ func (z *SortedSet) Encoding() string {
 	return encodingPacked
 }
 
-// Expect notes that so many members of up to so many bytes may come, before they come: too many or too
-// long ones have Redis make a skiplist at once.
+// Expect announces this number of members of at most longest bytes. If they are too many or too long, Redis makes a
+// skiplist at once.
 func (z *SortedSet) Expect(members, longest int) {
 	if !z.large() && (members > maxPacked || longest > maxPackedWord) {
 		z.enlarge()
 	}
 }
 
-// enlarge makes the trees.
+// enlarge creates the trees.
 func (z *SortedSet) enlarge() {
 	z.byScore = btree.NewBTreeGOptions(beforeScored, btree.Options{NoLocks: true})
 	z.byName = newTable[named]()
@@ -116,7 +115,7 @@ func (z *SortedSet) enlarge() {
 	z.small = ""
 }
 
-// Score is the score of a member.
+// Score returns the score of a member.
 func (z *SortedSet) Score(member string) (score float64, ok bool) {
 	if z.large() {
 		n, ok := z.byName.Get(named{member: member, hash: orderOf(member)})
@@ -130,9 +129,9 @@ func (z *SortedSet) Score(member string) (score float64, ok bool) {
 	return m.score, true
 }
 
-// Put gives a member a score, and reports whether the member is new.
+// Put sets the score of a member, and reports whether the member is new.
 //
-// A small set has no minus zero: Redis's listpack stores zero as an integer.
+// A small set has no minus zero, since Redis's listpack stores zero as an integer.
 func (z *SortedSet) Put(member string, score float64) (added bool) {
 	before, there := z.Score(member)
 	if there && math.Float64bits(before) == math.Float64bits(score) {
@@ -158,7 +157,7 @@ func (z *SortedSet) Put(member string, score float64) (added bool) {
 	return !there
 }
 
-// Remove takes a member out, and reports whether it was there.
+// Remove removes a member, and reports whether there was one.
 func (z *SortedSet) Remove(member string) bool {
 	if !z.large() {
 		from, to := z.small.find(member)
@@ -182,7 +181,7 @@ func (z *SortedSet) gone(bytes int) {
 	z.text -= int64(bytes)
 }
 
-// RemoveRange takes out the members from index from to before index to. Requires: 0 <= from <= to <= Len.
+// RemoveRange removes the members from index from to before index to. Requires: 0 <= from <= to <= Len.
 func (z *SortedSet) RemoveRange(from, to int) {
 	if z.large() {
 		for range to - from {
@@ -202,7 +201,7 @@ func (z *SortedSet) RemoveRange(from, to int) {
 	z.small = z.small.splice(begin, end, "")
 }
 
-// At is the member at index i. Requires: 0 <= i < Len.
+// At returns the member at index i. Requires: 0 <= i < Len.
 func (z *SortedSet) At(i int) (member string, score float64) {
 	var m scored
 	if z.large() {
@@ -213,7 +212,7 @@ func (z *SortedSet) At(i int) (member string, score float64) {
 	return m.member, m.score
 }
 
-// Rank is the index of a member.
+// Rank returns the index of a member.
 func (z *SortedSet) Rank(member string) (rank int, ok bool) {
 	score, ok := z.Score(member)
 	if !ok {
@@ -222,8 +221,8 @@ func (z *SortedSet) Rank(member string) (rank int, ok bool) {
 	return z.Search(func(m string, s float64) bool { return !beforeScored(scored{s, m}, scored{score, member}) }), true
 }
 
-// Search is the index of the first member for which f is true, if f is false for the members before and
-// true for those behind; Len if f is true for none.
+// Search returns the index of the first member for which f is true, or Len. Requires: f is false for all members before
+// it, and true for all after it.
 func (z *SortedSet) Search(f func(member string, score float64) bool) int {
 	if !z.large() {
 		i := 0
@@ -289,8 +288,8 @@ func (z *SortedSet) Descend(i int, f func(member string, score float64) bool) {
 	}
 }
 
-// Scan calls f with members until f returns false. The members of a large set come in the order of their hashes,
-// from hash from on. The members of a small set all come, in the set's order.
+// Scan calls f with members until f returns false. A large set has them in the order of their hashes, and Scan begins
+// at the hash from. Of a small set Scan passes all members, in the set's order.
 func (z *SortedSet) Scan(from uint64, f func(hash uint64, member string, score float64) bool) {
 	if !z.large() {
 		z.Ascend(0, func(member string, score float64) bool { return f(0, member, score) })
@@ -299,10 +298,10 @@ func (z *SortedSet) Scan(from uint64, f func(hash uint64, member string, score f
 	z.byName.Ascend(named{hash: from}, func(n named) bool { return f(n.hash, n.member, n.score) })
 }
 
-// SavedWords is the number of words of Save.
+// SavedWords returns the number of words of Save.
 func (z *SortedSet) SavedWords() int { return 1 + 2*z.count }
 
-// Save puts the encoding, and the members with the bits of their scores.
+// Save calls put with the encoding, and with the members and the bits of their scores.
 func (z *SortedSet) Save(put func(word string) bool) {
 	if !put(z.Encoding()) {
 		return
@@ -314,7 +313,7 @@ func (z *SortedSet) Save(put func(word string) bool) {
 	})
 }
 
-// sortedSet makes the sorted set of the words of Save.
+// sortedSet returns the sorted set of the words of Save.
 func (l *loader) sortedSet() *SortedSet {
 	z := NewSortedSet()
 	encoding := l.word()

@@ -6,7 +6,7 @@ import (
 	"github.com/holdfast/holdfast/fsm/keyspace"
 )
 
-// element is what a table has in order: by the hash of the name, then by the name.
+// element is an element of a table, which is ordered by the hash of the name and then by the name.
 type element interface {
 	order() uint64
 	name() string
@@ -26,16 +26,16 @@ func before[E element](a, b E) bool {
 	return a.name() < b.name()
 }
 
-// orderOf is the place of a name. Cursors and snapshots rest on it, so all nodes must agree for ever.
+// orderOf returns the position of a name. Cursors and snapshots depend on it, so it must never change.
 func orderOf(name string) uint64 { return keyspace.Hash(name) }
 
-// What a collection counts for beside its elements, and an element of a table beside its bytes: the
-// place in a node of the tree, which is between half full and full.
+// The estimated memory of a collection without elements, and of an element of a table without its bytes: its slot in a
+// node of the tree, which is between half full and full.
 const (
 	headBytes   = 96
 	fieldBytes  = 48
 	memberBytes = 40
 )
 
-// allocated is the memory of a string.
+// allocated returns the memory of a string of n bytes.
 func allocated(n int) int64 { return int64(n+15) &^ 15 }

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// combination makes a new set of some sets; a nil one is empty.
+// combination makes a new set of sets. A nil set is empty.
 type combination func(c *command.Call, sets []*collection.Set) (result *collection.Set, problem protocol.Value, ok bool)
 
 func combine(c *command.Call, f combination) protocol.Value {
@@ -38,7 +38,7 @@ func combineAndStore(c *command.Call, f combination) protocol.Value {
 	return protocol.Integer(int64(result.Len()))
 }
 
-// setsOf looks for the sets of keys, nil for a missing one.
+// setsOf returns the sets of keys, with nil for missing ones.
 func setsOf(c *command.Call, keys []string) (sets []*collection.Set, problem protocol.Value, ok bool) {
 	sets = make([]*collection.Set, len(keys))
 	for i, key := range keys {
@@ -53,7 +53,7 @@ func setsOf(c *command.Call, keys []string) (sets []*collection.Set, problem pro
 	return sets, problem, true
 }
 
-// intersect is what all sets have, in the form of the smallest.
+// intersect returns the members that all sets have, in the form of the smallest.
 func intersect(c *command.Call, sets []*collection.Set) (result *collection.Set, problem protocol.Value, ok bool) {
 	if slices.Contains(sets, nil) {
 		return collection.NewIntSet(), problem, true
@@ -66,8 +66,8 @@ func intersect(c *command.Call, sets []*collection.Set) (result *collection.Set,
 	return result, problem, ok
 }
 
-// eachShared calls f for at most so many members that all sets have. The smallest set is the first. f costs
-// work for each.
+// eachShared calls f with at most limit members that all sets have. The smallest set must be the first. f costs work
+// for each.
 func eachShared(c *command.Call, sets []*collection.Set, limit, work int64,
 	f func(name string),
 ) (problem protocol.Value, ok bool) {
@@ -95,14 +95,14 @@ func eachShared(c *command.Call, sets []*collection.Set, limit, work int64,
 	return problem, ok
 }
 
-// bySize is sets with the smallest first.
+// bySize returns sets with the smallest first.
 func bySize(sets []*collection.Set) []*collection.Set {
 	sets = slices.Clone(sets)
 	slices.SortStableFunc(sets, func(a, b *collection.Set) int { return a.Len() - b.Len() })
 	return sets
 }
 
-// unite is what any of the sets has.
+// unite returns the members of all sets.
 func unite(c *command.Call, sets []*collection.Set) (result *collection.Set, problem protocol.Value, ok bool) {
 	var work int64
 	for _, s := range sets {
@@ -125,7 +125,7 @@ func unite(c *command.Call, sets []*collection.Set) (result *collection.Set, pro
 	return result, problem, true
 }
 
-// subtract is what the first set has and no other.
+// subtract returns the members of the first set that no other set has.
 func subtract(c *command.Call, sets []*collection.Set) (result *collection.Set, problem protocol.Value, ok bool) {
 	result = collection.NewIntSet()
 	first := sets[0]

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// Ops are the sets.
+// Ops has the commands for sets.
 var Ops = map[string]command.Op{
 	"sadd":        saddOp,
 	"scard":       command.LengthOf[*collection.Set],
@@ -73,7 +73,7 @@ func smembersOp(c *command.Call) protocol.Value {
 	return membersOf(c, s)
 }
 
-// membersOf is a set as a reply.
+// membersOf returns a set as a reply.
 func membersOf(c *command.Call, s *collection.Set) protocol.Value {
 	if problem, ok := c.Charge(int64(s.Len()) * command.ElementWork); !ok {
 		return problem
@@ -173,7 +173,7 @@ func sremOp(c *command.Call) protocol.Value {
 	return protocol.Integer(removeMembers(c, c.Args[1], "srem", names))
 }
 
-// removeMembers takes members out of the set of a key, and the key too if no member is left.
+// removeMembers removes members from the set of a key, and the key if no member is left.
 func removeMembers(c *command.Call, key, name string, names []string) (n int64) {
 	e, _ := command.Open(c, key, collection.NewIntSet)
 	for _, name := range names {
@@ -242,7 +242,7 @@ func spopOp(c *command.Call) protocol.Value {
 	return popMembers(c, s, n, !counted)
 }
 
-// popMembers takes n random members out of the set that the command names.
+// popMembers removes n random members from the set of the command.
 func popMembers(c *command.Call, s *collection.Set, n int, single bool) protocol.Value {
 	names := make([]string, n)
 	for i, place := range c.DrawDistinct(n, s.Len()) {

@@ -45,7 +45,7 @@ func getsetOp(c *command.Call) protocol.Value {
 	return setWith(c, c.Args[1], c.Args[2], &options{get: true})
 }
 
-// setWith is SET with its options.
+// setWith runs SET with its options.
 func setWith(c *command.Call, key, value string, o *options) protocol.Value {
 	deadlineMillis := int64(command.Never)
 	if o.unit != command.ExpiryNone {
@@ -89,7 +89,7 @@ func setWith(c *command.Call, key, value string, o *options) protocol.Value {
 	return reply
 }
 
-// notifySet tells of a SET with these options.
+// notifySet emits the keyspace events of a SET with these options.
 func notifySet(c *command.Call, key string, o *options, deadlineMillis int64) {
 	c.Notify(event.ClassString, "set", key)
 	if o.unit == command.ExpiryNone {
@@ -101,7 +101,7 @@ func notifySet(c *command.Call, key string, o *options, deadlineMillis int64) {
 	}
 }
 
-// meets reports whether an item, nil for a missing key, meets a condition.
+// meets reports whether an item, or nil for a missing key, meets a condition.
 func meets(c *command.Call, it *keyspace.Item, cond condition, match string) (bool, protocol.Value) {
 	var none protocol.Value
 	switch {
@@ -128,7 +128,7 @@ func meets(c *command.Call, it *keyspace.Item, cond condition, match string) (bo
 	return same == (cond == ifDigestEqual), none
 }
 
-// digest is the reply of DIGEST: XXH3 in 16 hexadecimal digits.
+// digest returns the reply to DIGEST: XXH3 in 16 hexadecimal digits.
 func digest(value string) string {
 	h := xxh3.HashString(value)
 	var b [8]byte
@@ -150,8 +150,8 @@ func digestOp(c *command.Call) protocol.Value {
 	return protocol.Bulk(digest(it.Value()))
 }
 
-// delexOp is DEL of a key under a condition. Checks come in the order of Redis 8.4: an unknown
-// condition is an error only if the key is there.
+// delexOp runs DELEX, which is DEL with a condition. As in Redis 8.4, an unknown condition is an error only if the key
+// exists.
 func delexOp(c *command.Call) protocol.Value {
 	if n := len(c.Args); n != 2 && n != 4 {
 		return command.ErrArity(c.Args[0])
@@ -201,7 +201,7 @@ func delifeqOp(c *command.Call) protocol.Value {
 	return command.One
 }
 
-// claim stores a string on the condition that the key was missing, which is met.
+// claim stores a string at a missing key, for SET NX and similar commands.
 func claim(c *command.Call, key, value string, deadlineMillis int64) {
 	setMarked(c, key, value, deadlineMillis, c.Host.NewMark(deadlineMillis))
 	c.EmitClaimed(key, value, deadlineMillis)
@@ -213,7 +213,7 @@ func setMarked(c *command.Call, key, value string, deadlineMillis int64, m keysp
 	c.Store(c.DB, keyspace.NewMarked(c.HashOf(key), key, value, deadlineMillis, m))
 }
 
-// setOrMark stores the string of SET. old is the former item if SET had to look, else nil.
+// setOrMark stores the string of SET. old is the former item, if SET has looked it up, or nil.
 func setOrMark(c *command.Call, key, value string, deadlineMillis int64, o *options, old *keyspace.Item) {
 	if o.unit != command.ExpiryNone || o.condition == ifMissing {
 		if old == nil && o.condition != ifMissing {
