@@ -5,11 +5,13 @@ import (
 	"io"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"github.com/tidwall/btree"
 
 	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/fsm/waits"
@@ -181,13 +183,12 @@ func TestQueueEntriesAreCharged(t *testing.T) {
 // TestSteps requires that the comparisons of a call grow only with the logarithm of the table's size.
 func TestSteps(t *testing.T) {
 	const many = 100_000
-	compared := 0
-	table := at(newTable(&compared), 1000)
+	table := at(New(), 1000)
+	count := counterOf(table)
 	price := func(name string, most int, f func()) {
 		t.Helper()
-		compared = 0
 		table.Begin(table.now, plenty)
-		f()
+		compared := count(f)
 		t.Logf("%s: %d comparisons, %d units", name, compared, plenty-table.BudgetLeft())
 		require.LessOrEqual(t, compared, most, name)
 		require.LessOrEqual(t, plenty-table.BudgetLeft(), 4*ChangeUnits, name)
@@ -225,22 +226,25 @@ func TestComparisons(t *testing.T) {
 	var got strings.Builder
 	for seed := range uint64(10) {
 		compared, left, now := 0, 0, int64(1000)
-		c := &chaos{r: rand.New(rand.NewPCG(seed, 12)), table: newTable(&compared)}
+		c := &chaos{r: rand.New(rand.NewPCG(seed, 12)), table: New()}
+		count := counterOf(c.table)
 		for range 80 {
 			now += c.r.Int64N(2) * c.r.Int64N(40)
-			c.table.Begin(now, c.r.IntN(6)*ChangeUnits)
-			c.table.Sweep()
-			c.step()
-			c.rare(io.Discard)
-			left += c.table.BudgetLeft()
-			c.tellAll(t, io.Discard, now+c.r.Int64N(2)*c.r.Int64N(30))
+			compared += count(func() {
+				c.table.Begin(now, c.r.IntN(6)*ChangeUnits)
+				c.table.Sweep()
+				c.step()
+				c.rare(io.Discard)
+				left += c.table.BudgetLeft()
+				c.tellAll(t, io.Discard, now+c.r.Int64N(2)*c.r.Int64N(30))
+			})
 			c.table.TakeEvents()
 		}
 		fmt.Fprintf(&got, "drawn by %d: %d units left, comparisons: %d\n", seed, left, compared)
 	}
-	compared := 0
-	table, sessions := crowded(t, &compared)
-	require.Positive(t, compared)
+	table := at(New(), 1000)
+	count := counterOf(table)
+	sessions := crowded(t, table)
 	for _, state := range []string{"at rest", "behind leases", "behind a session", "behind a flush"} {
 		table.Begin(table.now, 0)
 		switch state {
@@ -258,10 +262,9 @@ func TestComparisons(t *testing.T) {
 			if _, known := sums[name]; !known {
 				names = append(names, name)
 			}
-			compared = 0
 			table.Begin(table.now, 2*ChangeUnits)
-			f()
-			sums[name], left[name] = sums[name]+compared, left[name]+table.BudgetLeft()
+			sums[name] += count(f)
+			left[name] += table.BudgetLeft()
 			table.TakeEvents()
 		})
 		for _, name := range names {
@@ -287,10 +290,52 @@ func notMore(t *testing.T, golden, got string) {
 	}
 }
 
-// crowded returns a table of locks with many holds and waiters, with leases and with sessions. It also returns the ids
-// of the sessions.
-func crowded(t *testing.T, compared *int) (table *Table, sessions []uint64) {
-	table = at(newTable(compared), 1000)
+// counterOf makes all trees of a table count their comparisons. It returns a function that runs f, and returns the number
+// of comparisons that f made. Trees of databases that f makes count from the next call on.
+func counterOf(t *Table) (count func(f func()) int) {
+	compared := new(int)
+	q, s, counted := &t.queues, &t.sessions, map[*database]bool{}
+	countTree(&q.queueEntries, compared)
+	countTree(&q.waitersByOwner, compared)
+	countTree(&q.waitEnds, compared)
+	countTree(&q.waitersByName, compared)
+	countTree(&q.waitersBySession, compared)
+	countTree(&s.sessionsByID, compared)
+	countTree(&s.sessionEnds, compared)
+	countTree(&s.sessionsByNode, compared)
+	countTree(&s.sessionsByConnection, compared)
+	countTree(&s.holdsBySession, compared)
+	count = func(f func()) int {
+		for _, d := range slices.Concat([]*database{t.makeDatabase(0)}, t.liveDatabases, t.flushedDatabases) {
+			if !counted[d] {
+				counted[d] = true
+				countTree(&d.locks, compared)
+				countTree(&d.agenda, compared)
+			}
+		}
+		*compared = 0
+		f()
+		return *compared
+	}
+	count(func() {})
+	return count
+}
+
+// countTree replaces a tree by one with the same items, each of whose comparisons increments *compared.
+func countTree[T any](tree **btree.BTreeG[T], compared *int) {
+	plain := *tree
+	*tree = newTree(func(a, b T) bool {
+		*compared++
+		return plain.Less(a, b)
+	})
+	for _, item := range plain.Items() {
+		(*tree).Set(item)
+	}
+}
+
+// crowded fills a table with locks with many holds and waiters, with leases and with sessions. It returns the ids of the
+// sessions.
+func crowded(t *testing.T, table *Table) (sessions []uint64) {
 	for range 4 {
 		id := table.mustOpen(t, 5000)
 		sessions = append(sessions, id)
@@ -311,7 +356,7 @@ func crowded(t *testing.T, compared *int) (table *Table, sessions []uint64) {
 		table.mustAcquire(t, r)
 		table.TakeEvents()
 	}
-	return table, sessions
+	return sessions
 }
 
 // ofAll makes calls of all kinds to a crowded table.

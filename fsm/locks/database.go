@@ -23,8 +23,8 @@ type flush struct {
 	causeID uint64 // the id of the command that flushed the database: see [Event.CauseID]
 }
 
-func newDatabase(compared *int) *database {
-	return &database{locks: newTree(lockBefore, compared), agenda: newTree(agendaBefore, compared)}
+func newDatabase() *database {
+	return &database{locks: newTree(lockBefore), agenda: newTree(agendaBefore)}
 }
 
 func (d *database) copy() *database {
@@ -108,7 +108,6 @@ var uncontendedProbe = &lock{deadline: minInstant, idAndFlags: flagProbe}
 type databases struct {
 	liveDatabases    []*database // indexed by number; may be shorter than maxDatabases
 	flushedDatabases []*database // in the order of the flushes
-	compared         *int        // the number of comparisons in all trees, or nil if nobody counts them
 }
 
 func (s *databases) copy() databases {
@@ -118,7 +117,7 @@ func (s *databases) copy() databases {
 		}
 		return to
 	}
-	return databases{copied(s.liveDatabases), copied(s.flushedDatabases), s.compared}
+	return databases{copied(s.liveDatabases), copied(s.flushedDatabases)}
 }
 
 // database returns the live database with the number db, or nil if [databases.makeDatabase] has not made that database
@@ -134,7 +133,7 @@ func (s *databases) database(db int) *database {
 // missing databases up to that number.
 func (s *databases) makeDatabase(db int) *database {
 	for len(s.liveDatabases) <= db {
-		s.liveDatabases = append(s.liveDatabases, newDatabase(s.compared))
+		s.liveDatabases = append(s.liveDatabases, newDatabase())
 	}
 	return s.liveDatabases[db]
 }
@@ -221,7 +220,7 @@ func (d *database) passFields(c *codec) {
 }
 
 func (c *codec) readFlushed() {
-	d := newDatabase(nil)
+	d := newDatabase()
 	d.flush, c.lastLock = &flush{}, nil
 	d.passFields(c)
 	first, _ := d.locks.Min()

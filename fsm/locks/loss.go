@@ -127,7 +127,7 @@ func (t *Table) Flush(db int, causeID uint64) {
 	}
 	flushed := t.liveDatabases[db]
 	flushed.flush = &flush{at: t.now, causeID: causeID}
-	t.liveDatabases[db] = newDatabase(t.compared)
+	t.liveDatabases[db] = newDatabase()
 	t.flushedDatabases = append(slices.Clip(t.flushedDatabases), flushed)
 	for t.hasBudget() && flushed.locks.Len() > 0 {
 		l := flushed.firstContended()

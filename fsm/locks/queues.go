@@ -25,13 +25,13 @@ type queues struct {
 	nodeEnds     waits.NodeEnds // a name for each node whose waits with lower names have ended and are not all removed
 }
 
-func newQueues(compared *int) queues {
+func newQueues() queues {
 	return queues{
-		queueEntries:     newTree(entryBefore, compared),
-		waitersByOwner:   newTree(waiterOwnerBefore, compared),
-		waitEnds:         newTree(waitEndBefore, compared),
-		waitersByName:    newTree(nameBefore, compared),
-		waitersBySession: newTree(waiterBySessionBefore, compared),
+		queueEntries:     newTree(entryBefore),
+		waitersByOwner:   newTree(waiterOwnerBefore),
+		waitEnds:         newTree(waitEndBefore),
+		waitersByName:    newTree(nameBefore),
+		waitersBySession: newTree(waiterBySessionBefore),
 	}
 }
 

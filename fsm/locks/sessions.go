@@ -96,13 +96,13 @@ type sessions struct {
 	secret       string        // makes session ids unpredictable; if it is empty, the id is the session number
 }
 
-func newSessions(compared *int) sessions {
+func newSessions() sessions {
 	return sessions{
-		sessionsByID:         newTree(func(a, b *session) bool { return a.id < b.id }, compared),
-		sessionEnds:          newTree(sessionEndBefore, compared),
-		sessionsByNode:       newTree(sessionKeyBefore, compared),
-		sessionsByConnection: newTree(sessionKeyBefore, compared),
-		holdsBySession:       newTree(holdBySessionBefore, compared),
+		sessionsByID:         newTree(func(a, b *session) bool { return a.id < b.id }),
+		sessionEnds:          newTree(sessionEndBefore),
+		sessionsByNode:       newTree(sessionKeyBefore),
+		sessionsByConnection: newTree(sessionKeyBefore),
+		holdsBySession:       newTree(holdBySessionBefore),
 	}
 }
 

@@ -41,15 +41,8 @@ type store struct {
 	probe                    *probe // nil until the first use
 }
 
-// newTree returns an empty tree. If compared is not nil, each comparison of the tree increments *compared.
-func newTree[T any](less func(a, b T) bool, compared *int) *btree.BTreeG[T] {
-	if compared != nil {
-		plain := less
-		less = func(a, b T) bool {
-			*compared++
-			return plain(a, b)
-		}
-	}
+// newTree returns an empty tree.
+func newTree[T any](less func(a, b T) bool) *btree.BTreeG[T] {
 	return btree.NewBTreeGOptions(less, btree.Options{NoLocks: true})
 }
 

@@ -10,14 +10,7 @@ import (
 type Table struct{ engine }
 
 // New returns an empty table.
-func New() *Table { return newTable(nil) }
-
-// newTable returns an empty table. If compared is not nil, each comparison of a tree of the table increments *compared.
-func newTable(compared *int) *Table {
-	return &Table{engine{store{
-		databases: databases{compared: compared}, queues: newQueues(compared), sessions: newSessions(compared),
-	}}}
-}
+func New() *Table { return &Table{engine{store{queues: newQueues(), sessions: newSessions()}}} }
 
 // Copy returns an independent copy of the table, without events, in constant time.
 func (t *Table) Copy() *Table { return &Table{engine{t.copy()}} }

@@ -82,7 +82,7 @@ func TestVerify(t *testing.T) {
 		{"one more on the agenda", func(p *parts) {
 			p.liveDatabases[0].agenda.Set(&lock{text: keyspace.NewLockText("x"), deadline: 1})
 		}},
-		{"in another database", func(p *parts) { p.liveDatabases = []*database{newDatabase(nil), p.liveDatabases[0]} }},
+		{"in another database", func(p *parts) { p.liveDatabases = []*database{newDatabase(), p.liveDatabases[0]} }},
 		{"live and flushed", func(p *parts) { p.liveDatabases[0].flush = &flush{} }},
 		{"a later deadline", func(p *parts) { p.shared.deadline++ }},
 		{"a lock of no use", func(p *parts) {
