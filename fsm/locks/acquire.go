@@ -28,7 +28,7 @@ func (t *Table) Acquire(r *Request) (Answer, error) {
 	}
 	index, blocked := t.firstBlockingKey(&q, order)
 	switch {
-	case (old == nil || old.session != q.Session) && t.isSessionFull(q.Session, t.countNewSessionHolds(&q)):
+	case (old == nil || old.session() != q.Session) && t.isSessionFull(q.Session, t.countNewSessionHolds(&q)):
 		return Answer{}, ErrSessionFull
 	case blocked && !q.Waits:
 		return Answer{}, nil
@@ -151,7 +151,7 @@ func (t *Table) countNewSessionHolds(q *Request) (n int) {
 // a call and the hold has the same call.
 func (t *Table) renewHold(l *lock, old *hold, q *Request) {
 	h := *old
-	h.knownToOwner, h.lateEmitted = true, t.emitLate(old, t.now)
+	h.knownToOwner, h.lateEmitted = true, t.emitLate(l.key(), old, t.now)
 	h.bind(t.now, q)
 	h.origin, h.conn = t.internOrigin(q.Client.Origin), q.Client.Conn
 	x := extra{}
@@ -173,7 +173,7 @@ func (t *Table) renewHold(l *lock, old *hold, q *Request) {
 	}
 	t.replaceHold(l, old, &h)
 	if h.client() != old.client() || h.session() != old.session() {
-		t.emit(t.holdEvent(Renewed, &h))
+		t.emitHold(Renewed, l.key(), &h)
 	}
 }
 
@@ -219,12 +219,8 @@ func (t *Table) endReplacedWaits(q *Request, repeated *waiter) {
 // emitAskedAgain emits [WaitEnded] with [ErrAskedAgain] for a waiter whose owner sent a later request. For an absent
 // waiter it emits nothing, because WaitEnded was emitted when the grace began.
 func (t *Table) emitAskedAgain(w *waiter, later *Request) {
-	e := t.waitEndedEvent(w, 0, ErrAskedAgain)
-	if w.client() == later.Client {
+	if e := t.emitEndOfWait(w, 0, ErrAskedAgain); e != nil && w.client() == later.Client {
 		e.Again = later.Keys
-	}
-	if !w.absent {
-		t.emit(e)
 	}
 }
 
@@ -239,11 +235,11 @@ func (t *Table) joinQueues(q *Request, old *waiter, blockingKey int) (Answer, er
 		return Answer{}, ErrOverQuota
 	}
 	// The session gains an entry for each key, even for a key whose lock the owner already holds.
-	if (old == nil || old.session != q.Session) && t.isSessionFull(q.Session, len(q.Keys)) {
+	if (old == nil || old.session() != q.Session) && t.isSessionFull(q.Session, len(q.Keys)) {
 		return Answer{}, ErrSessionFull
 	}
 	q.cloneTexts()
-	w := newWaiter(q, t.internOrigin(q.Client.Origin), t.now)
+	w := t.newWaiter(q, t.internOrigin(q.Client.Origin), t.now)
 	w.blockingKey = uint8(blockingKey)
 	if q.WaitMillis > 0 {
 		w.deadline = addSaturating(t.now, q.WaitMillis)
@@ -277,18 +273,13 @@ func (t *Table) joinQueues(q *Request, old *waiter, blockingKey int) (Answer, er
 	t.enqueueWaiter(w)
 	t.wakeQueueIfHoldEnded(w)
 	for _, key := range w.keys() {
-		e := t.waitEvent(JoinedQueue, w, key)
-		e.Waiters = t.find(e.DB, key).waiters()
-		t.emit(e)
+		t.emitWait(JoinedQueue, w, key).Waiters = t.find(q.DB, key).waiters()
 	}
 	return Answer{Waiting: true}, nil
 }
 
 // cloneTexts replaces the owner, the note and the call of a request by copies, so that these strings do not keep a log
-// entry in memory. The copies share one allocation. The keys need no copies, because holds and waiters use the key
-// strings of the locks.
+// entry in memory. The keys need no copies, because holds and waiters use the key strings of the locks.
 func (r *Request) cloneTexts() {
-	all := strings.Join([]string{r.Owner, r.Note, r.Call}, "")
-	r.Owner, all = all[:len(r.Owner)], all[len(r.Owner):]
-	r.Note, r.Call = all[:len(r.Note)], all[len(r.Note):]
+	r.Owner, r.Note, r.Call = strings.Clone(r.Owner), strings.Clone(r.Note), strings.Clone(r.Call)
 }

@@ -198,17 +198,16 @@ func (e *engine) runSessionEnd(id uint64, end int64) {
 func (e *engine) endSession(id uint64, endMillis int64) {
 	s := e.mutableSession(id)
 	connected := s.origin != nil && !s.endPending
-	e.emit(Event{
-		Kind: SessionEnded, Session: id, LeaseMillis: s.lease, HeldMillis: endMillis - s.opened, Client: s.client(),
-		Attached: s.client(),
-	})
+	ended := e.emit(SessionEnded, 0, "")
+	ended.Session, ended.LeaseMillis, ended.HeldMillis = id, s.lease, endMillis-s.opened
+	ended.Client, ended.Attached = s.client(), s.client()
 	e.emitLateSession(s, endMillis)
 	e.unschedule(s)
 	s.endPending, s.deadline = true, endMillis
 	e.charge(1, 0)
 	e.events = slices.Grow(e.events, 2*int(s.holds)) // each hold causes a Lost, and most locks cause a Removed
 	for s = e.session(id); s.waiters > 0; s = e.session(id) {
-		w, _ := seek(e.waitersBySession, &waiter{session: id})
+		w, _ := seek(e.waitersBySession, &waiter{term: -int64(id)})
 		e.dismiss(w, ErrNoSession)
 	}
 	for h := e.firstHold(id); h != nil; h = e.firstHold(id) {
@@ -217,8 +216,8 @@ func (e *engine) endSession(id uint64, endMillis int64) {
 			e.settle(l, endMillis)
 		}
 		e.setReadAfter(endMillis)
-		if l.holdOf(h.owner) == h {
-			e.loseHold(l, h, e.lossOf(l, h))
+		if l.holdOf(h.owner) == &h.hold {
+			e.loseHold(l, &h.hold, e.lossOf(l, &h.hold))
 		}
 	}
 	e.setReadAfter(endMillis)
@@ -283,7 +282,7 @@ func (e *engine) lapseError(w *waiter) error {
 	switch {
 	case e.hasNodeEnded(w):
 		return ErrNodeEnded
-	case w.session != 0 && !e.isSessionOpen(w.session, e.now):
+	case w.term < 0 && !e.isSessionOpen(w.session(), e.now):
 		return ErrNoSession
 	}
 	return nil
@@ -298,11 +297,9 @@ func (e *engine) expireWait(w *waiter) {
 		return
 	}
 	for _, key := range w.keys() {
-		e.emit(e.waitEvent(TimedOut, w, key))
+		e.emitWait(TimedOut, w, key)
 	}
-	event := e.waitEndedEvent(w, 0, nil)
-	event.ByTime = true
-	e.emit(event)
+	e.emitEndOfWait(w, 0, nil).ByTime = true
 	if w.grace <= 0 {
 		e.dequeueWaiter(w)
 		e.emitLeft(w, OutOfTime)

@@ -1,6 +1,8 @@
 package locks
 
 import (
+	"slices"
+
 	"github.com/holdfast/holdfast/fsm/keyspace"
 	"github.com/holdfast/holdfast/fsm/waits"
 )
@@ -174,29 +176,32 @@ func (s *store) TakeEvents() []Event {
 	return taken
 }
 
-func (s *store) emit(e Event) { s.events = append(s.events, e) }
-
-// holdEvent returns an event about a hold, without SinceMillis, HeldMillis and SinceRenewedMillis.
-func (s *store) holdEvent(kind EventKind, h *hold) Event {
-	event := Event{
-		Kind: kind, DB: int(h.db), Key: h.key, Owner: h.owner, Fence: h.fence, Session: h.session(),
-		Client: h.client(), LeaseMillis: h.lease(), Mode: h.mode, Note: h.note(),
-	}
-	if event.Session != 0 {
-		event.Attached = s.session(event.Session).client()
-	}
-	return event
+// emit emits an event with the given fields, and returns the event, so that the caller can set the other fields. The
+// pointer is valid until the next event. An event has 300 bytes, so the table never passes one by value.
+func (s *store) emit(kind EventKind, db int, key string) *Event {
+	n := len(s.events)
+	s.events = slices.Grow(s.events, 1)[:n+1]
+	s.events[n] = Event{Kind: kind, DB: db, Key: key}
+	return &s.events[n]
 }
 
-// timedHoldEvent returns an event about a hold that ended or was renewed, with HeldMillis and SinceRenewedMillis. The
-// parameter at is the time of the end or of the renewal.
-func (s *store) timedHoldEvent(kind EventKind, h *hold, at int64) Event {
-	event := s.holdEvent(kind, h)
-	event.HeldMillis = at - h.since
-	if h.deadline != noDeadline {
-		event.SinceRenewedMillis = min(event.LeaseMillis, at-(h.deadline-event.LeaseMillis))
+// emitHold emits an event about the hold of a key, without SinceMillis, HeldMillis and SinceRenewedMillis.
+func (s *store) emitHold(kind EventKind, key string, h *hold) *Event {
+	e := s.emit(kind, int(h.db), key)
+	e.Owner, e.Fence, e.Session, e.Client = h.owner, h.fence, h.session(), h.client()
+	e.LeaseMillis, e.Mode, e.Note = h.lease(), h.mode, h.note()
+	if e.Session != 0 {
+		e.Attached = s.session(e.Session).client()
 	}
-	return event
+	return e
+}
+
+// emitTimedHold emits an event about a hold that ended or was renewed, with HeldMillis and SinceRenewedMillis. The
+// parameter at is the time of the end or of the renewal.
+func (s *store) emitTimedHold(kind EventKind, key string, h *hold, at int64) *Event {
+	e := s.emitHold(kind, key, h)
+	e.HeldMillis, e.SinceRenewedMillis = at-h.since, h.sinceRenewed(at)
+	return e
 }
 
 // dismiss removes a waiter from its queues without a grant. If the waiter is not absent, the client of the waiter gets
@@ -230,52 +235,46 @@ func (s *store) emitLeft(w *waiter, how Departure) {
 		how, waited = OutOfTime, max(0, w.deadline-w.grace-w.since)
 	}
 	for _, key := range w.keys() {
-		e := s.waitEvent(LeftQueue, w, key)
+		e := s.emitWait(LeftQueue, w, key)
 		e.How, e.Waiters, e.Note = how, s.find(e.DB, key).waiters(), w.note
 		e.SinceMillis, e.WaitedMillis = w.since, waited
-		s.emit(e)
 	}
 }
 
-// emitEndOfWait emits WaitEnded for a waiter. It emits nothing for an absent waiter, whose WaitEnded was emitted when
-// the grace began.
-func (s *store) emitEndOfWait(w *waiter, fence uint64, err error) {
-	if !w.absent {
-		s.emit(s.waitEndedEvent(w, fence, err))
+// emitEndOfWait emits WaitEnded for a waiter. It emits nothing and returns nil for an absent waiter, whose WaitEnded
+// was emitted when the grace began.
+func (s *store) emitEndOfWait(w *waiter, fence uint64, err error) *Event {
+	if w.absent {
+		return nil
 	}
-}
-
-func (s *store) waitEndedEvent(w *waiter, fence uint64, err error) Event {
-	e := s.waitEvent(WaitEnded, w, w.keys()[0])
+	e := s.emitWait(WaitEnded, w, w.keys()[0])
 	e.Fence, e.Name, e.Err = fence, w.name(), err
 	return e
 }
 
-// waitEvent returns an event about a waiter in the queue of one of its keys.
-func (s *store) waitEvent(kind EventKind, w *waiter, key string) Event {
-	return Event{
-		Kind: kind, DB: int(w.db), Key: key, Owner: w.owner, Session: w.session, Client: w.client(),
-		WaitedMillis: s.now - w.since,
-	}
+// emitWait emits an event about a waiter in the queue of one of its keys.
+func (s *store) emitWait(kind EventKind, w *waiter, key string) *Event {
+	e := s.emit(kind, int(w.db), key)
+	e.Owner, e.Session, e.Client, e.WaitedMillis = w.owner, w.session(), w.client(), s.now-w.since
+	return e
 }
 
-// emitLate handles a hold that is renewed or ends. It emits [Late] if less than a fifth of the hold's lease is left,
-// and if no Late was emitted for the hold before. The parameter at is the time of the renewal or of the end. The
-// result is the new value of the hold's field lateEmitted. For a hold of a session the result is false, because the
+// emitLate handles the hold of a key that is renewed or ends. It emits [Late] if less than a fifth of the hold's lease
+// is left, and if no Late was emitted for the hold before. The parameter at is the time of the renewal or of the end.
+// The result is the new value of the hold's field lateEmitted. For a hold of a session the result is false, because the
 // session has a field lateEmitted of its own.
-func (s *store) emitLate(h *hold, at int64) bool {
+func (s *store) emitLate(key string, h *hold, at int64) bool {
 	if h.deadline == noDeadline {
 		// If endPending is set, endSession has emitted the Late of the session, or will emit it.
 		if sess := s.session(h.sessionOrLease); !sess.endPending {
-			s.emitLateFor(sess, h, at)
+			s.emitLateFor(sess, key, h, at)
 		}
 		return false
 	}
-	event := s.timedHoldEvent(Late, h, at)
-	if h.lateEmitted || event.SinceRenewedMillis <= event.LeaseMillis/5*4 {
+	if h.lateEmitted || h.sinceRenewed(at) <= h.lease()/5*4 {
 		return h.lateEmitted
 	}
-	s.emit(event)
+	s.emitTimedHold(Late, key, h, at)
 	return true
 }
 
@@ -283,21 +282,20 @@ func (s *store) emitLate(h *hold, at int64) bool {
 // the event describes only the first hold.
 func (s *store) emitLateSession(sess *session, at int64) {
 	if first := s.firstHold(sess.id); first != nil {
-		s.emitLateFor(sess, first, at)
+		s.emitLateFor(sess, first.key, &first.hold, at)
 	}
 }
 
-// emitLateFor emits [Late] about hold h of a session, if three conditions are met:
+// emitLateFor emits [Late] about hold h of a session and a key, if three conditions are met:
 //   - Less than a fifth of the session's lease is left.
 //   - The hold has existed for more than four fifths of the duration of the lease.
 //   - No Late was emitted for the session since it got the first of its present holds.
-func (s *store) emitLateFor(sess *session, h *hold, at int64) {
+func (s *store) emitLateFor(sess *session, key string, h *hold, at int64) {
 	since := min(at-(s.endOf(sess)-sess.lease), at-h.since)
 	if sess.lateEmitted || since <= sess.lease/5*4 {
 		return
 	}
 	s.mutableSession(sess.id).lateEmitted = true
-	event := s.timedHoldEvent(Late, h, at)
-	event.SinceRenewedMillis, event.LeaseMillis = since, sess.lease
-	s.emit(event)
+	e := s.emitTimedHold(Late, key, h, at)
+	e.SinceRenewedMillis, e.LeaseMillis = since, sess.lease
 }

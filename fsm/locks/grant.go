@@ -154,9 +154,8 @@ func (e *engine) grant(r *Request, waitStart int64) (fence uint64) {
 		} else {
 			e.addHold(l, h)
 		}
-		event := e.holdEvent(Granted, h)
+		event := e.emitHold(Granted, l.key(), h)
 		event.SinceMillis, event.WaitedMillis = heldSince, e.now-waitStart
-		e.emit(event)
 	}
 	return fence
 }
@@ -164,7 +163,7 @@ func (e *engine) grant(r *Request, waitStart int64) (fence uint64) {
 // holdFor returns a new hold of the lock for a request. The caller sets the fence.
 func (e *engine) holdFor(l *lock, r *Request) *hold {
 	h := &hold{
-		key: l.key(), owner: r.Owner, since: e.now, origin: e.internOrigin(r.Client.Origin), conn: r.Client.Conn,
+		owner: r.Owner, since: e.now, origin: e.internOrigin(r.Client.Origin), conn: r.Client.Conn,
 		count: 1, mode: r.Mode, db: uint8(l.db()),
 	}
 	h.bind(e.now, r)

@@ -10,9 +10,9 @@ import (
 
 // hold is the record of an owner who holds a lock. A hold in a table is immutable: a change stores a changed copy.
 type hold struct {
-	key, owner string
-	extra      *extra // nil if all fields of extra are zero
-	fence      uint64
+	owner string
+	extra *extra // nil if all fields of extra are zero
+	fence uint64
 	// sessionOrLease is the id of the session if deadline is noDeadline. Otherwise it is the lease in milliseconds.
 	sessionOrLease uint64
 	deadline       int64 // the last instant of the lease, or noDeadline if the hold has a session
@@ -81,6 +81,14 @@ func (h *hold) delay() int64 {
 }
 
 func (h *hold) client() Client { return Client{*h.origin, h.conn} }
+
+// sinceRenewed returns the part of the lease that had passed at a time, or 0 if the hold has a session.
+func (h *hold) sinceRenewed(at int64) int64 {
+	if h.deadline == noDeadline {
+		return 0
+	}
+	return min(h.lease(), at-(h.deadline-h.lease()))
+}
 
 func (h *hold) leftMillis(now int64) int64 {
 	if h.deadline == noDeadline {
@@ -183,7 +191,7 @@ func (h *hold) passFields(c *codec) {
 }
 
 func (c *codec) readHold(l *lock) {
-	t, h := c.t, &hold{key: l.key(), db: uint8(l.db())}
+	t, h := c.t, &hold{db: uint8(l.db())}
 	h.passFields(c)
 	c.require(h.session() == 0 || t.session(h.sessionOrLease) != nil)
 	c.require(h.count > 0 && h.fence > 0 && h.fence <= t.fences)

@@ -63,7 +63,8 @@ func (s *store) listSession(q *Query, now int64) (rows []Info, next uint64, look
 	}
 	cursor := q.Cursor
 	if cursor&1 == 0 && (!q.Waiting || q.Held) {
-		for h := range ascend(s.holdsBySession, &hold{sessionOrLease: q.Session, fence: cursor / 2}) {
+		from := &sessionHold{hold: hold{sessionOrLease: q.Session, fence: cursor / 2}}
+		for h := range ascend(s.holdsBySession, from) {
 			if h.sessionOrLease != q.Session {
 				break
 			}
@@ -71,7 +72,7 @@ func (s *store) listSession(q *Query, now int64) (rows []Info, next uint64, look
 				return rows, h.fence * 2, looked
 			}
 			add(int(h.db), h.key, h.owner, func(l *lock, row *Info) {
-				if row.Mode = h.mode; l.holdOf(h.owner) == h {
+				if row.Mode = h.mode; l.holdOf(h.owner) == &h.hold {
 					row.Holds = []Hold{h.info(now)}
 				}
 			})
@@ -83,8 +84,8 @@ func (s *store) listSession(q *Query, now int64) (rows []Info, next uint64, look
 	if q.Held && !q.Waiting {
 		return rows, 0, looked
 	}
-	for w := range ascend(s.waitersBySession, &waiter{session: q.Session, order: cursor / 2}) {
-		if w.session != q.Session {
+	for w := range ascend(s.waitersBySession, &waiter{term: -int64(q.Session), order: cursor / 2}) {
+		if w.session() != q.Session {
 			break
 		}
 		if isFull(w.order) {

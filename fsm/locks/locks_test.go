@@ -142,11 +142,11 @@ func TestGrantsShareNoMemory(t *testing.T) {
 	}
 	h, w, s := table.find(0, "k").hold, table.waiterOf(table.find(0, "l"), "waiter"), table.session(id)
 	kept := []string{
-		h.key, h.owner, h.extra.note, h.extra.call, h.origin.Node, w.keys()[0], w.keys()[1], w.owner, w.note, w.call,
+		h.owner, h.extra.note, h.extra.call, h.origin.Node, w.keys()[0], w.keys()[1], w.owner, w.note, w.call,
 		w.origin.Node, s.name, s.origin.Node, table.incarnations[0].origin.Node,
 	}
 	require.Equal(t, []string{
-		"k", "owner", "another note", "call another note", "node of owner", "k", "l", "waiter", "note", "call note",
+		"owner", "another note", "call another note", "node of owner", "k", "l", "waiter", "note", "call note",
 		"node of waiter", "name", "node of a session", "node of a session",
 	}, kept)
 	for _, each := range kept {

@@ -55,10 +55,9 @@ func (s *store) hasEnded(l *lock, h *hold, nowMillis int64) bool {
 // later, that delay stays.
 func (e *engine) loseHold(l *lock, h *hold, why loss) {
 	e.charge(1, 0)
-	event := e.timedHoldEvent(Lost, h, why.at)
+	event := e.emitTimedHold(Lost, l.key(), h, why.at)
 	event.Reason, event.CauseID, event.SinceMillis = why.reason, why.causeID, h.since
-	e.emit(event)
-	e.emitLate(h, why.at)
+	e.emitLate(l.key(), h, why.at)
 	e.removeHold(l, h)
 	delay := h.delay()
 	if why.overridesDelay {

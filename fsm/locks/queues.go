@@ -13,7 +13,7 @@ import (
 
 // queues has the queues of all locks, and indexes of the waiters.
 type queues struct {
-	queueEntries     *btree.BTreeG[queueEntry] // by lock, rank and order
+	queueEntries     *btree.BTreeG[queueEntry] // by lock, rank and order of the waiter
 	waitersByOwner   *btree.BTreeG[waiterKey]  // by lock and owner
 	waitEnds         *btree.BTreeG[waiterKey]  // waiters with a deadline, by the lock of the first key, deadline and order
 	waitersByName    *btree.BTreeG[*waiter]    // by name, without absent waiters
@@ -50,31 +50,20 @@ const (
 
 // queueEntry is the entry of a waiter in the queue of one lock.
 type queueEntry struct {
-	lock         uint64
-	rankAndOrder uint64 // the rank in the bits from orderBits on, the order in the bits below
-	waiter       *waiter
+	lockAndRank uint64 // the id of the lock, with the rank in the bits of the flags
+	waiter      *waiter
 }
 
-const (
-	orderBits = 60
-	// noOrder is larger than the orders of all waiters.
-	noOrder = 1<<orderBits - 1
-)
+// noOrder is larger than the orders of all waiters.
+const noOrder = 1<<60 - 1
 
-// noEntry is the result of a search in a rank that finds no entry.
-var noEntry = queueEntry{rankAndOrder: noOrder}
-
-func entryAt(l *lock, r rank, order uint64) queueEntry {
-	return queueEntry{lock: l.id(), rankAndOrder: uint64(r)<<orderBits | order}
-}
-
-func (p queueEntry) order() uint64 { return p.rankAndOrder & (1<<orderBits - 1) }
+func entryAt(l *lock, r rank, w *waiter) queueEntry { return queueEntry{l.id() | uint64(r), w} }
 
 func entryBefore(a, b queueEntry) bool {
-	if a.lock != b.lock {
-		return a.lock < b.lock
+	if a.lockAndRank != b.lockAndRank {
+		return a.lockAndRank < b.lockAndRank
 	}
-	return a.rankAndOrder < b.rankAndOrder
+	return a.waiter.order < b.waiter.order
 }
 
 // waiterKey is the key of a waiter in waitersByOwner and waitEnds.
@@ -103,7 +92,7 @@ func waitEndBefore(a, b waiterKey) bool {
 func nameBefore(a, b *waiter) bool { return a.name().Compare(b.name()) < 0 }
 
 func waiterBySessionBefore(a, b *waiter) bool {
-	return cmp.Or(cmp.Compare(a.session, b.session), cmp.Compare(a.order, b.order)) < 0
+	return cmp.Or(cmp.Compare(a.session(), b.session()), cmp.Compare(a.order, b.order)) < 0
 }
 
 // changeEntry adds the entry of a waiter to the queue of lock l if n is 1, and removes the entry if n is -1. l is the
@@ -111,15 +100,14 @@ func waiterBySessionBefore(a, b *waiter) bool {
 //
 // Requires: l has an extension.
 func (q *queues) changeEntry(l *lock, w *waiter, i int, n int32) {
-	m, p := l.ext, entryAt(l, w.rankAt(i), w.order)
-	p.waiter = w
-	m.ranks[w.rankAt(i)] += n
-	setOrDelete(q.queueEntries, p, n)
+	m, r := l.ext, w.rankAt(i)
+	m.ranks[r] += n
+	setOrDelete(q.queueEntries, entryAt(l, r, w), n)
 	setOrDelete(q.waitersByOwner, waiterKey{l.id(), w}, n)
 	if i == 0 && w.deadline != noDeadline {
 		setOrDelete(q.waitEnds, waiterKey{l.id(), w}, n)
 	}
-	if w.session != 0 {
+	if w.term < 0 {
 		m.sessionWaits += n
 	}
 	if len(w.keys()) > 1 {
@@ -133,7 +121,7 @@ func (q *queues) changeIndexes(w *waiter, n int32) {
 	if !w.absent {
 		setOrDelete(q.waitersByName, w, n)
 	}
-	if w.session != 0 {
+	if w.term < 0 {
 		setOrDelete(q.waitersBySession, w, n)
 	}
 	q.waiterCount += int(n)
@@ -162,22 +150,25 @@ func (q *queues) waiterOf(probe *waiter, l *lock, owner string) *waiter {
 	return k.waiter
 }
 
-// firstEntry returns the entry with the lowest order in one rank of the lock's queue, or noEntry if the rank is empty.
-func (q *queues) firstEntry(l *lock, r rank) queueEntry {
+// firstOf returns the waiter with the lowest order in one rank of the lock's queue, or nil if the rank is empty.
+func (q *queues) firstOf(l *lock, r rank) *waiter {
 	if l.ext == nil || l.ext.ranks[r] == 0 {
-		return noEntry
+		return nil
 	}
-	return q.entryFrom(l, r, 0)
+	return q.firstFrom(l, r, orderProbe)
 }
 
-// entryFrom searches one rank of the lock's queue for entries that have the given order or a higher one. It returns the
-// first of them, or noEntry if there is none.
-func (q *queues) entryFrom(l *lock, r rank, order uint64) queueEntry {
-	e, ok := seek(q.queueEntries, entryAt(l, r, order))
-	if !ok || e.lock != l.id() || rank(e.rankAndOrder>>orderBits) != r {
-		return noEntry
+// orderProbe is the argument of a search in queueEntries. It sorts before all waiters of the same lock and rank.
+var orderProbe = &waiter{}
+
+// firstFrom searches one rank of the lock's queue for waiters that have the order of probe or a higher one. It returns
+// the first of them, or nil if there is none.
+func (q *queues) firstFrom(l *lock, r rank, probe *waiter) *waiter {
+	e, _ := seek(q.queueEntries, entryAt(l, r, probe))
+	if e.lockAndRank != l.id()|uint64(r) { // also if there is no entry, since no lock has the id 0
+		return nil
 	}
-	return e
+	return e.waiter
 }
 
 // firstWaitEnd returns the waiter with the earliest deadline in the queue of the lock, or nil if no waiter has a
@@ -201,7 +192,10 @@ var waitEndProbe = &waiter{deadline: minInstant}
 // of the request. Each waiter with a lower order blocks the request, with two exceptions: absent waiters block no
 // request, and shared waiters that are asleep block no shared request.
 func (q *queues) isBlockedByQueue(l *lock, r *Request, order uint64) bool {
-	isBlockedBy := func(r rank) bool { return q.firstEntry(l, r).order() < order }
+	isBlockedBy := func(r rank) bool {
+		first := q.firstOf(l, r)
+		return first != nil && first.order < order
+	}
 	return isBlockedBy(awakeOther) || isBlockedBy(asleepOther) || isBlockedBy(awakeShared) ||
 		r.Mode != Shared && isBlockedBy(asleepShared)
 }
@@ -218,7 +212,7 @@ func (q *queues) nextInLine(l *lock) *waiter {
 		return nil
 	}
 	for r := awakeShared; r <= awakeOther; r++ {
-		if w := q.firstEntry(l, r).waiter; w != nil {
+		if w := q.firstOf(l, r); w != nil {
 			request := w.request()
 			if !q.isBlockedByQueue(l, &request, w.order) && isCompatible(l, &request) {
 				return w
@@ -231,22 +225,23 @@ func (q *queues) nextInLine(l *lock) *waiter {
 // waitersAt yields the waiters of the lock in the order of its queue.
 func (q *queues) waitersAt(l *lock) iter.Seq[*waiter] {
 	return func(yield func(w *waiter) bool) {
-		var heads [rankCount]queueEntry // the next entry of each rank
+		var heads [rankCount]*waiter // the next waiter of each rank
 		for r := range rankCount {
-			heads[r] = q.firstEntry(l, r)
+			heads[r] = q.firstOf(l, r)
 		}
-		for {
+		for probe := new(waiter); ; {
 			first := awakeShared
-			for r := range rankCount {
-				if heads[r].order() < heads[first].order() {
-					first = r
+			for r, w := range heads {
+				if w != nil && (heads[first] == nil || w.order < heads[first].order) {
+					first = rank(r)
 				}
 			}
 			head := heads[first]
-			if head == noEntry || !yield(head.waiter) {
+			if head == nil || !yield(head) {
 				return
 			}
-			heads[first] = q.entryFrom(l, first, head.order()+1)
+			probe.order = head.order + 1
+			heads[first] = q.firstFrom(l, first, probe)
 		}
 	}
 }

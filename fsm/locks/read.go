@@ -141,7 +141,7 @@ func (h *hold) info(now int64) Hold {
 // info describes a waiter at the given time.
 func (w *waiter) info(now int64) Wait {
 	shown := Wait{
-		Owner: w.owner, Mode: w.mode, Limit: int64(w.limit), Permits: int64(w.permits), Session: w.session,
+		Owner: w.owner, Mode: w.mode, Limit: int64(w.limit), Permits: int64(w.permits), Session: w.session(),
 		SinceMillis: w.since, LeftMillis: -1, Absent: w.absent, Notify: w.notify, Keys: len(w.keys()),
 		Note: w.note, Client: w.client(),
 	}

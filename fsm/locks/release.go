@@ -12,7 +12,7 @@ func (t *Table) Renew(db int, key, owner string, leaseMillis int64) (fence uint6
 		return 0
 	}
 	h := *old
-	h.knownToOwner, h.lateEmitted = true, t.emitLate(old, t.now)
+	h.knownToOwner, h.lateEmitted = true, t.emitLate(l.key(), old, t.now)
 	if old.session() == 0 && leaseMillis > 0 {
 		h.bind(t.now, &Request{LeaseMillis: min(leaseMillis, Forever)})
 	}
@@ -41,8 +41,8 @@ func (t *Table) Release(db int, key, owner string, all bool) (left int64, ok boo
 }
 
 func (t *Table) release(l *lock, h *hold) {
-	t.emit(t.timedHoldEvent(Released, h, t.now))
-	t.emitLate(h, t.now)
+	t.emitTimedHold(Released, l.key(), h, t.now)
+	t.emitLate(l.key(), h, t.now)
 	t.removeHold(l, h)
 }
 
@@ -94,7 +94,7 @@ func (t *Table) Downgrade(db int, key, owner string) (fence uint64, err error) {
 	h := *old
 	h.mode = Shared
 	t.replaceHold(l, old, &h)
-	t.emit(t.holdEvent(Renewed, &h))
+	t.emitHold(Renewed, l.key(), &h)
 	t.wakeQueue(l)
 	return h.fence, nil
 }

@@ -86,10 +86,10 @@ type incarnation struct {
 // sessions has all sessions, and an index of the holds that belong to sessions.
 type sessions struct {
 	sessionsByID         *btree.BTreeG[*session]
-	sessionEnds          *btree.BTreeG[sessionEnd] // sessions with a lease of their own, ordered by deadline and id
-	sessionsByNode       *btree.BTreeG[sessionKey] // all other sessions, ordered by incarnation, lease and id
-	sessionsByConnection *btree.BTreeG[sessionKey] // attached sessions, ordered by connection and id
-	holdsBySession       *btree.BTreeG[*hold]      // ordered by session, fence and key
+	sessionEnds          *btree.BTreeG[sessionEnd]   // sessions with a lease of their own, ordered by deadline and id
+	sessionsByNode       *btree.BTreeG[sessionKey]   // all other sessions, ordered by incarnation, lease and id
+	sessionsByConnection *btree.BTreeG[sessionKey]   // attached sessions, ordered by connection and id
+	holdsBySession       *btree.BTreeG[*sessionHold] // ordered by session, fence and key
 
 	incarnations []incarnation // ordered by node and epoch
 	sessionIDs   uint64        // the last session number; newSessionID computes an id from the number
@@ -102,11 +102,17 @@ func newSessions() sessions {
 		sessionEnds:          newTree(sessionEndBefore),
 		sessionsByNode:       newTree(sessionKeyBefore),
 		sessionsByConnection: newTree(sessionKeyBefore),
-		holdsBySession:       newTree(holdBySessionBefore),
+		holdsBySession:       newTree(sessionHoldBefore),
 	}
 }
 
-func holdBySessionBefore(a, b *hold) bool {
+// sessionHold has a hold that belongs to a session, and the key of its lock. Other holds take no memory for a key.
+type sessionHold struct {
+	hold
+	key string
+}
+
+func sessionHoldBefore(a, b *sessionHold) bool {
 	switch {
 	case a.sessionOrLease != b.sessionOrLease:
 		return a.sessionOrLease < b.sessionOrLease
@@ -251,8 +257,8 @@ func (s *sessions) SessionsOf(c Client) (n int) {
 }
 
 // firstHold returns the hold with the lowest fence among all holds of a session, or nil.
-func (s *sessions) firstHold(id uint64) *hold {
-	h, ok := seek(s.holdsBySession, &hold{sessionOrLease: id})
+func (s *sessions) firstHold(id uint64) *sessionHold {
+	h, ok := seek(s.holdsBySession, &sessionHold{hold: hold{sessionOrLease: id}})
 	if !ok || h.sessionOrLease != id {
 		return nil
 	}

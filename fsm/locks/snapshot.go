@@ -262,7 +262,7 @@ func (c *codec) enqueueWaiters() {
 			}
 			w.keys()[i] = l.key()
 		}
-		c.require(!t.isSessionFull(w.session, len(w.keys())))
+		c.require(!t.isSessionFull(w.session(), len(w.keys())))
 		t.enqueueWaiter(w)
 	}
 	c.require(t.waitingBytes <= MaxWaitingBytes)

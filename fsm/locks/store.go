@@ -32,7 +32,8 @@ type store struct {
 	bytes                int64  // the estimated memory of the table
 	lockCount, holdCount int
 
-	origins []*protocol.Incarnation // see internOrigin
+	origins      []*protocol.Incarnation // see internOrigin
+	plainOptions *options                // see optionsOf
 	// touchedLocks has the locks that the current call may have changed. wokenLocks has the locks that may be granted to a
 	// waiter: see wakeQueue. finishStep empties both lists.
 	touchedLocks, wokenLocks []*lock
@@ -118,6 +119,7 @@ type lastLookup struct {
 type probe struct {
 	lock   lock
 	waiter waiter
+	hold   sessionHold
 }
 
 func (s *store) probes() *probe {
@@ -238,7 +240,7 @@ func (s *store) addHold(l *lock, h *hold) {
 	s.holdCount++
 	s.bytes += h.bytes()
 	if id := h.session(); id != 0 {
-		s.holdsBySession.Set(h)
+		h = s.indexHold(l, h)
 		sess := s.mutableSession(id)
 		sess.lateEmitted = sess.lateEmitted && sess.holds > 0
 		sess.holds++
@@ -265,12 +267,20 @@ func (s *store) addHold(l *lock, h *hold) {
 	}
 }
 
+// indexHold copies a hold of a session into a sessionHold, stores the sessionHold, and returns the copy of the hold.
+func (s *store) indexHold(l *lock, h *hold) *hold {
+	indexed := &sessionHold{*h, l.key()}
+	s.holdsBySession.Set(indexed)
+	return &indexed.hold
+}
+
 // removeHold removes a hold from a lock, and wakes the queue.
 func (s *store) removeHold(l *lock, h *hold) {
 	s.holdCount--
 	s.bytes -= h.bytes()
 	if id := h.session(); id != 0 {
-		s.holdsBySession.Delete(h)
+		s.probes().hold = sessionHold{*h, l.key()}
+		s.holdsBySession.Delete(&s.probe.hold)
 		s.mutableSession(id).holds--
 	}
 	s.wakeQueue(l)
@@ -297,7 +307,7 @@ func (s *store) replaceHold(l *lock, old, h *hold) {
 		// This is the common case, a renewal of the only hold: h takes the place of old.
 		s.bytes += h.bytes() - old.bytes()
 		if h.session() != 0 {
-			s.holdsBySession.Set(h)
+			h = s.indexHold(l, h)
 		}
 		if l.ext != nil {
 			l.ext.permits += h.permits() - old.permits()
@@ -325,8 +335,8 @@ func (s *store) changeQueues(w *waiter, n int32) {
 		s.changeEntry(l, w, i, n)
 	}
 	s.changeIndexes(w, n)
-	if w.session != 0 {
-		sess := s.mutableSession(w.session)
+	if id := w.session(); id != 0 {
+		sess := s.mutableSession(id)
 		sess.waiters += n
 		sess.queueEntries += n * int32(len(w.keys()))
 	}
@@ -375,7 +385,7 @@ func (s *store) normalize(l *lock) {
 	if l.idAndFlags ^= flagPresent; gone {
 		kind = Removed
 	}
-	s.emit(Event{Kind: kind, DB: l.db(), Key: l.key(), Text: l.text})
+	s.emit(kind, l.db(), l.key()).Text = l.text
 }
 
 // timers returns three deadlines of a lock: of its delay, of its pending grant, and of the wait that ends first. w is

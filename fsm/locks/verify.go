@@ -143,7 +143,7 @@ func (t *Table) derived() (lines []string) {
 	attachedTo := func(k sessionKey) string { return fmt.Sprint(*k.origin, k.leaseOrConn, k.id) }
 	return slices.Concat(lines,
 		itemsOf("queue entries", t.queueEntries, func(p queueEntry) string {
-			return fmt.Sprint(names[p.lock], " ", p.rankAndOrder, " ", names[p.waiter])
+			return fmt.Sprint(names[p.lockAndRank&^flagBits], " ", p.lockAndRank&flagBits, " ", names[p.waiter])
 		}),
 		itemsOf("queues by owner", t.waitersByOwner, waiterAt),
 		itemsOf("ends of waits", t.waitEnds, waiterAt),
@@ -152,7 +152,7 @@ func (t *Table) derived() (lines []string) {
 		itemsOf("ends of sessions", t.sessionEnds, func(e sessionEnd) string { return fmt.Sprint(e) }),
 		itemsOf("sessions by node", t.sessionsByNode, attachedTo),
 		itemsOf("sessions by connection", t.sessionsByConnection, attachedTo),
-		itemsOf("holds by session", t.holdsBySession, func(h *hold) string { return names[h] }),
+		itemsOf("holds by session", t.holdsBySession, func(h *sessionHold) string { return names[&h.hold] }),
 	)
 }
 

@@ -132,8 +132,10 @@ func TestVerify(t *testing.T) {
 			p.fences = 1 << 20
 		}},
 		{"a hold not by session", func(p *parts) { p.holdsBySession.PopMin() }},
-		{"another hold by session", func(p *parts) { other := *p.h; p.holdsBySession.Set(&other) }},
-		{"one more hold by session", func(p *parts) { p.holdsBySession.Set(&hold{sessionOrLease: 9}) }},
+		{"another hold by session", func(p *parts) { p.holdsBySession.Set(&sessionHold{*p.h, "alone"}) }},
+		{"one more hold by session", func(p *parts) {
+			p.holdsBySession.Set(&sessionHold{hold: hold{sessionOrLease: 9}})
+		}},
 		{"owner of a hold", func(p *parts) { p.h.owner = long }},
 		{"count 0", func(p *parts) { p.s.count = 0 }},
 		{"mode 3", func(p *parts) { p.h.mode = Permits + 1 }},
@@ -163,7 +165,7 @@ func TestVerify(t *testing.T) {
 			p.settleAs(p.alone)
 			p.w.owner = "b"
 		}},
-		{"one more queue entry", func(p *parts) { p.queueEntries.Set(entryAt(p.shared, absent, 9)) }},
+		{"one more queue entry", func(p *parts) { p.queueEntries.Set(entryAt(p.shared, absent, p.w)) }},
 		{"waits elsewhere", func(p *parts) { p.w.oneKey[0] = "shared" }},
 		{"order 0", func(p *parts) { p.w.order = 0 }},
 		{"order that was not given out", func(p *parts) { p.orders = 0 }},
@@ -188,11 +190,10 @@ func TestVerify(t *testing.T) {
 		{"ticket 0", func(p *parts) { p.w.ticket = 0 }},
 		{"last ticket", func(p *parts) { p.w.ticket = ^uint64(0) }},
 		{"wait -1", func(p *parts) { p.w.wait = -1 }},
-		{"grace -1", func(p *parts) { p.w.grace = -1 }},
+		{"grace -1", func(p *parts) { p.w.options = &options{grace: -1} }},
 		{"delay of a waiter -1", func(p *parts) { p.w.options = &options{delay: -1} }},
-		{"lease -1", func(p *parts) { p.w.session, p.w.lease = 0, -1 }},
-		{"lease beside a session", func(p *parts) { p.w.lease = 5 }},
-		{"waits with no session", func(p *parts) { p.w.session = 9 }},
+		{"no lease", func(p *parts) { p.w.term = 0 }},
+		{"waits with no session", func(p *parts) { p.w.term = -9 }},
 		{"no limit", func(p *parts) { p.w.mode = Permits }},
 		{"limit 1", func(p *parts) { p.w.mode, p.w.options = Permits, &options{permits: 1, limit: 1} }},
 		{"no permits of 2", func(p *parts) { p.w.mode, p.w.options = Permits, &options{limit: 2} }},
