@@ -8,7 +8,6 @@ import (
 	"github.com/holdfast/holdfast/fsm/command"
 	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/fsm/locks"
-	"github.com/holdfast/holdfast/protocol"
 )
 
 // The bounds of the history. All nodes must have the same bounds.
@@ -247,8 +246,7 @@ func (c *call) recordCause(kind int, text string) uint64 {
 func (c *call) requester(text string) lossCause {
 	client := c.from.client
 	if client.Conn == 0 {
-		origin := protocol.Incarnation{Node: c.st.sessions.nameOf(c.origin.Node), Epoch: c.origin.Epoch}
-		client = locks.Client{Origin: origin, Conn: int64(c.conn)}
+		client = locks.Client{Origin: c.keptOrigin(), Conn: int64(c.conn)}
 	}
 	return lossCause{
 		command: strings.ToLower(strings.Clone(c.Args[0])), client: client, text: strings.Clone(text),

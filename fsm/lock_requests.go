@@ -84,10 +84,7 @@ func (c *call) clientOf(word string) (cl locks.Client, ok bool) {
 		return cl, false
 	}
 	if conn > 0 {
-		cl = locks.Client{
-			Origin: protocol.Incarnation{Node: c.st.sessions.nameOf(c.origin.Node), Epoch: c.origin.Epoch},
-			Conn:   conn,
-		}
+		cl = locks.Client{Origin: c.keptOrigin(), Conn: conn}
 	}
 	return cl, true
 }
@@ -103,7 +100,7 @@ func nodeKeepaliveOp(c *call) protocol.Value {
 	}
 	t := c.changeLocks(0)
 	c.setLockBudget(keepaliveChanges)
-	t.KeepNodeAlive(protocol.Incarnation{Node: c.st.sessions.nameOf(c.origin.Node), Epoch: c.origin.Epoch})
+	t.KeepNodeAlive(c.keptOrigin())
 	c.publishLockEvents()
 	return protocol.OK
 }

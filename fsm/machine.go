@@ -77,6 +77,7 @@ type call struct {
 	scripts scriptHost
 
 	lastBinding *binding // the last command that was looked up, since pipelines repeat commands
+	wrapper     *binding // the request that wraps lock commands
 	prefetch    prefetcher
 	replies     []protocol.Value // the replies of the batch so far
 }
@@ -84,6 +85,7 @@ type call struct {
 // init sets the fields of c that all commands share.
 func (c *call) init(m *machine) {
 	c.byRow, c.programs, c.users, c.costs = m.byRow, &m.programs, &m.users, &m.costs
+	c.wrapper = m.ops["lock-command"]
 	c.Host = c
 }
 

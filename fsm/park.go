@@ -163,6 +163,14 @@ func (c *call) endPreviousIncarnations(o protocol.Incarnation) {
 	}
 }
 
+// keptOrigin returns the incarnation that made the current batch, with the name of the node in memory that may be kept.
+func (c *call) keptOrigin() protocol.Incarnation {
+	if c.origin == c.incarnation {
+		return c.incarnation
+	}
+	return protocol.Incarnation{Node: c.st.sessions.nameOf(c.origin.Node), Epoch: c.origin.Epoch}
+}
+
 func (m *machine) Waits(o protocol.Incarnation, ticket uint64) bool {
 	m.mu.RLock()
 	defer m.mu.RUnlock()

@@ -25,7 +25,10 @@ func (c *call) run() protocol.Value {
 
 // lookup returns the binding of a command, or nil.
 func (c *call) lookup(name string) *binding {
-	if c.lastBinding != nil && c.lastBinding.name == name {
+	switch {
+	case name == c.wrapper.name: // lastBinding stays the command that the wrapper has
+		return c.wrapper
+	case c.lastBinding != nil && c.lastBinding.name == name:
 		return c.lastBinding
 	}
 	b := c.ops[name]
