@@ -52,12 +52,7 @@ func (h *hold) lease() int64 {
 }
 
 // sessionCount returns 1 if the hold belongs to a session, and 0 otherwise.
-func (h *hold) sessionCount() int32 {
-	if h.deadline == noDeadline {
-		return 1
-	}
-	return 0
-}
+func (h *hold) sessionCount() int32 { return int32(min(h.session(), 1)) }
 
 func (h *hold) permits() int64 {
 	if h.mode == Permits {
