@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io/fs"
+	"log/slog"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -416,6 +418,32 @@ func TestFullDiskUnderALargeBatch(t *testing.T) {
 		require.Equal(t, before, after)
 		crashed(d, w)
 		requireGrows(t, o, d, version(1, 5, 0), 1)
+	})
+}
+
+// TestFullDiskIsToldBeforehand: that the next segment has no room is told while the log still has some, and the log
+// goes on with that segment when room was made.
+func TestFullDiskIsToldBeforehand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told bytes.Buffer
+		d := newPowerDisk(t, 1)
+		d.Hook(func(op memdisk.Op) error {
+			if op.Kind == memdisk.OpWrite && strings.HasSuffix(op.Name, segmentSuffix) {
+				return syscall.ENOSPC
+			}
+			return nil
+		})
+		w, err := Open(powerDir, Options{
+			SegmentSize: small.SegmentSize, FS: d.Boot(), Logger: slog.New(slog.NewTextHandler(&told, nil)),
+		})
+		require.NoError(t, err)
+		synctest.Wait()
+		require.Contains(t, told.String(), syscall.ENOSPC.Error())
+		d.Hook(nil)
+		told.Reset()
+		require.NoError(t, w.StoreLogs(version(1, 5, 0)))
+		require.NoError(t, w.Close())
+		require.Empty(t, told.String(), "no failure")
 	})
 }
 

@@ -1,7 +1,9 @@
 package wal
 
 import (
+	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"sync"
 
@@ -17,6 +19,7 @@ const zeroStep = 1 << 20
 type spares struct {
 	folder *vfs.Folder
 	size   int64
+	logger *slog.Logger
 	ready  chan spare // what the goroutine made; capacity 1
 	next   chan uint64
 	stop   chan struct{}
@@ -30,9 +33,9 @@ type spare struct {
 	err    error
 }
 
-func startSpares(folder *vfs.Folder, size int64) *spares {
+func startSpares(folder *vfs.Folder, size int64, logger *slog.Logger) *spares {
 	s := &spares{
-		folder: folder, size: size,
+		folder: folder, size: size, logger: logger,
 		ready: make(chan spare, 1), next: make(chan uint64, 1), stop: make(chan struct{}),
 	}
 	s.done.Go(s.run)
@@ -44,6 +47,9 @@ func (s *spares) run() {
 		select {
 		case number := <-s.next:
 			file, err := makeZeros(s.folder, number, s.size, s.stop)
+			if err != nil && !errors.Is(err, ErrClosed) {
+				s.logger.Warn("the log fails when it needs its next segment, unless there is room then", "error", err)
+			}
 			s.ready <- spare{number: number, file: file, err: err}
 		case <-s.stop:
 			return

@@ -88,7 +88,7 @@ func Open(dir string, o Options) (*WAL, error) {
 	if err != nil {
 		return nil, err
 	}
-	w.spares = startSpares(w.folder, w.size)
+	w.spares = startSpares(w.folder, w.size, w.logger)
 	w.orderSpare()
 	return w, nil
 }
