@@ -87,6 +87,7 @@ func TestLogIsBoundedByBytes(t *testing.T) {
 		for range 3 {
 			for range 120 {
 				require.Equal(t, protocol.OK, c.Leader().Do("SET", "k", string(make([]byte, value))))
+				synctest.Wait() // a snapshot ends before the next entry
 			}
 			c.Settle()
 			require.Greater(t, c.Leader().Replica().LogEntries(), 5)
