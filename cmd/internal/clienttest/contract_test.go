@@ -657,7 +657,10 @@ var scenarios = []scenario{
 		c.Kill(0)
 		b.say("unlock 1")
 		b.event("released 1")
-		a.event("change leader 0")
+		if seen := a.event("change leader"); seen != "0" { // the holder's new connection is a change, too
+			require.Equal(t, "1 b:80", seen)
+			a.event("change leader 0")
+		}
 	}},
 	{"a stale holder", 1, func(t *testing.T, c stage) {
 		a, b := startDriver(t, c), startDriver(t, c)
