@@ -135,7 +135,7 @@ func TestDamageHitsOnlyWhatItMay(t *testing.T) {
 	what, err := damage(dir, "store-torn", rand.New(rand.NewPCG(1, 2)))
 	require.NoError(t, err)
 	require.Contains(t, what, "wal/1.seg")
-	torn := protocoltest.ReadFile(t, path)
+	torn := []byte(protocoltest.ReadFile(t, path))
 	require.Equal(t, segment[:len(written)], torn[:len(written)], "what was synced is untouched")
 	require.NotEqual(t, segment, torn)
 
@@ -161,8 +161,7 @@ func TestDamageHitsOnlyWhatItMay(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, ok)
 	content := func() string {
-		text := protocoltest.ReadFile(t, snapshot)
-		return text
+		return protocoltest.ReadFile(t, snapshot)
 	}
 	require.Equal(t, "st`te", content())
 	require.NoError(t, back())
