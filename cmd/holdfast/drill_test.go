@@ -85,7 +85,7 @@ func TestRestoreDrill(t *testing.T) {
 	}
 }
 
-// TestBucketIsNoFile: who names a bucket is told of the pipe that reaches it.
+// TestBucketIsNoFile: the error for the URL of a bucket names the pipe that reaches the bucket.
 func TestBucketIsNoFile(t *testing.T) {
 	for words, pipe := range map[string]string{
 		"backup s3://b/x":               "'holdfast backup - | aws s3 cp - s3://BUCKET/NAME'",

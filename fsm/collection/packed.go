@@ -42,8 +42,8 @@ func (p packed) splice(from, to int, words ...string) packed {
 	return packed(b.String())
 }
 
-// find searches the words 0, stride, 2*stride, … for a word. from is the beginning of its group, and to that of the
-// next group. If there is no such word, from is len(p).
+// find searches the words 0, stride, 2*stride, … for a word. The group of the word begins at from, and the next group
+// begins at to. If there is no such word, from is len(p).
 func (p packed) find(word string, stride int) (from, to int) {
 	for from < len(p) {
 		to = from

@@ -10,8 +10,7 @@ import (
 	"github.com/holdfast/holdfast/fsm/keyspace"
 )
 
-// SortedSet has members in the order of their scores, and those of one score in the order of their bytes. A score is
-// never NaN.
+// SortedSet has members ordered by score, and members with the same score ordered by their bytes. A score is never NaN.
 //
 // A small sorted set is one string, which each change copies. A larger one has two trees, by score and by name.
 type SortedSet struct {

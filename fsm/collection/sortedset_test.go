@@ -235,7 +235,7 @@ func TestGathering(t *testing.T) {
 			got := g.SortedSet()
 			z.Ascend(0, func(member string, score float64) bool { small.Put(member, score); return true })
 			if !small.large() {
-				z = small // as in Redis, what is put together is small again if it can be
+				z = small // as in Redis, a union is small if it fits
 			}
 			require.Equal(t, saved(z), saved(got))
 			require.Equal(t, z.Bytes(), got.Bytes())

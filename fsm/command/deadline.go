@@ -62,7 +62,7 @@ func (c *Call) WallInstant(u ExpiryUnit, n int64) (wallMillis int64, ok bool) {
 	return n, true
 }
 
-// WallNow returns the current Unix time: in an entry that of the entry, in a read the leader's estimate.
+// WallNow returns the current Unix time: the time of the entry, or the leader's estimate in a read.
 func (c *Call) WallNow() int64 { return c.ToWall(c.NowMillis) }
 
 // ToWall converts cluster time to Unix time.

@@ -141,7 +141,7 @@ func ScanElements[T scanned](c *Call, walk func(v T, cursor uint64, s *ElementSc
 	return s.finish()
 }
 
-// ElementScan is a running scan of the elements of a collection. Its cursors are those of [CursorShift].
+// ElementScan is a running scan of the elements of a collection. CursorShift explains its cursors.
 type ElementScan struct {
 	ScanOptions
 	c          *Call

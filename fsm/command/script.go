@@ -6,7 +6,7 @@ import (
 	"github.com/holdfast/holdfast/fsm/keyspace"
 )
 
-// Script records what the current script has stored that may be a stock lock.
+// Script records the items that the current script has stored and that may be stock locks.
 type Script struct {
 	// changes and versions are the counts of the call before the script.
 	changes  int

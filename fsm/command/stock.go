@@ -76,7 +76,8 @@ func (c *Call) emitStored(db int, it, next *keyspace.Item) {
 	e.Stock.Next = keyspace.Item{}
 }
 
-// EmitRefused emits that a client did not get the stock lock, if it is one. token is what the client tried to store.
+// EmitRefused emits, if the item is a stock lock, that a client did not get the lock. token is the value that the client
+// tried to store.
 func (c *Call) EmitRefused(it *keyspace.Item, token string) {
 	if IsStockLock(it) {
 		c.Host.LockEvent(c.stockEvent(locks.Refused, c.DB, it.Key(), token, *it))

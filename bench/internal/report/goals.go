@@ -19,7 +19,7 @@ type goal struct {
 	judge judge
 }
 
-// judge says what was measured, and whether that is enough; ok is false when nothing was.
+// judge returns the measured figure, and whether it meets the goal. ok is false if nothing was measured.
 type judge func(evidence) (measured string, met, ok bool)
 
 // evidence is what goals are judged by: results of runs that belong together.
@@ -285,7 +285,7 @@ func (p Point) by(target string) Point {
 	return p
 }
 
-// quotients divides figures of a point by those of another one in the same round.
+// quotients returns the quotients of two figures, of p and of base, in each round that has both.
 func (e evidence) quotients(p, base Point, of, by figure) (spread, bool) {
 	for _, r := range e {
 		bases := r.at(base)
