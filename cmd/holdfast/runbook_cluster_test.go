@@ -35,7 +35,8 @@ type machines struct {
 }
 
 const systemctlStub = `#!/bin/sh
-# start, stop and restart of the one unit, which reads its environment as holdfast.service has it.
+# start, stop, restart and reload of the one unit, which reads its environment as holdfast.service has it. What is
+# reloaded has read its credentials again.
 set -eu
 begin() {
 	set -a; . /etc/holdfast/holdfast.env; set +a
@@ -47,10 +48,12 @@ end() {
 	kill -TERM $pid 2>/dev/null || true
 	while grep -qs '^State:.[^Z]' /proc/$pid/status; do sleep 1; done
 }
+reads() { grep -c 'msg="credentials read again"' $ROOT/log || true; }
 case "$*" in
 'enable --now holdfast' | 'start holdfast') begin ;;
 'stop holdfast') end ;;
 'restart holdfast') end; begin ;;
+'reload holdfast') before=$(reads); kill -HUP $(cat $ROOT/pid); while [ $(reads) = $before ]; do sleep 1; done ;;
 *) echo "systemctl $*: not here" >&2; exit 1 ;;
 esac
 `
@@ -115,28 +118,33 @@ func own(i int, text string) string {
 func (m *machines) run(t *testing.T, name string, each ...int) (said string) {
 	t.Helper()
 	for _, b := range chapter(t, name) {
-		on := map[string][]int{"once": {0}, "each-node": each, "others": {1, 2}}[b.where]
-		if b.where == "root" {
-			t.Logf("not run, as it needs root or systemd:\n%s", b.code)
+		said += m.block(t, b, each...)
+	}
+	return said
+}
+
+func (m *machines) block(t *testing.T, b block, each ...int) (said string) {
+	t.Helper()
+	if b.where == "root" {
+		t.Logf("not run, as it needs root or systemd:\n%s", b.code)
+	}
+	for _, i := range map[string][]int{"once": {0}, "each-node": each, "others": {1, 2}}[b.where] {
+		code := b.code
+		if b.where == "each-node" {
+			code = own(i, code)
 		}
-		for _, i := range on {
-			code := b.code
-			if b.where == "each-node" {
-				code = own(i, code)
+		said += m.sh(t, i, m.here(i, code))
+	}
+	for _, file := range []string{"password", "cluster-secret", "new-password", "new-secret"} {
+		if b.where == "once" && strings.Contains(b.code, "> "+file+"\n") || strings.Contains(b.code, "> "+file+")\n") {
+			text := protocoltest.ReadFile(t, m.path(0, "etc", file)) // "copy it to the same folder of every node"
+			for i := 1; i < 3; i++ {
+				require.NoError(t, os.WriteFile(m.path(i, "etc", file), []byte(text), 0o600))
 			}
-			said += m.sh(t, i, m.here(i, code))
 		}
-		if strings.Contains(b.code, "> cluster-secret") { // "copy both to the same folder of every node"
-			for _, file := range []string{"password", "cluster-secret"} {
-				text := protocoltest.ReadFile(t, m.path(0, "etc", file))
-				for i := 1; i < 3; i++ {
-					require.NoError(t, os.WriteFile(m.path(i, "etc", file), []byte(text), 0o600))
-				}
-			}
-		}
-		if strings.Contains(b.code, "holdfast certs") {
-			m.copyCertificates(t)
-		}
+	}
+	if strings.Contains(b.code, "holdfast certs") {
+		m.copyCertificates(t)
 	}
 	return said
 }
@@ -176,9 +184,9 @@ func (m *machines) kill(i int) {
 
 func (m *machines) client(t *testing.T, i int) *redis.Client {
 	t.Helper()
-	password := protocoltest.ReadFile(t, m.path(i, "etc", "password"))
+	password, _, _ := strings.Cut(protocoltest.ReadFile(t, m.path(i, "etc", "password")), "\n")
 	c := redis.NewClient(&redis.Options{
-		Addr: m.addrs[i], Password: strings.TrimSpace(password), MaxRetries: -1,
+		Addr: m.addrs[i], Password: password, MaxRetries: -1,
 		ReadTimeout: 10 * time.Second,
 	})
 	t.Cleanup(func() { _ = c.Close() })

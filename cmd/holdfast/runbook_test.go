@@ -19,54 +19,6 @@ import (
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
-// runbook runs a chapter's commands as they are written: blocks of "sh once" on the first node, and of "sh each-node"
-// on each node in turn.
-type runbook struct {
-	nodes []*node
-	etc   []string // what is /etc/holdfast on each node
-	path  string   // a folder with commands that are not the machine's own
-}
-
-// newRunbook makes the folders before there are nodes.
-func newRunbook(t *testing.T, count int) *runbook {
-	t.Helper()
-	r := &runbook{path: t.TempDir()}
-	for range count {
-		r.etc = append(r.etc, t.TempDir())
-	}
-	stub := "#!/bin/sh\n[ \"$1 $2\" = 'reload holdfast' ] && kill -HUP \"$MAINPID\"\n"
-	require.NoError(t, os.WriteFile(filepath.Join(r.path, "systemctl"), []byte(stub), 0o700))
-	return r
-}
-
-func (r *runbook) write(t *testing.T, node int, file, text string) {
-	t.Helper()
-	require.NoError(t, os.WriteFile(filepath.Join(r.etc[node], file), []byte(text), 0o600))
-}
-
-func (r *runbook) read(t *testing.T, node int, file string) string {
-	t.Helper()
-	text := protocoltest.ReadFile(t, filepath.Join(r.etc[node], file))
-	return text
-}
-
-// sh runs a block on a node, and waits until the node has heeded it.
-func (r *runbook) sh(t *testing.T, node int, code string) {
-	t.Helper()
-	const read = `msg="credentials read again"`
-	n := r.nodes[node]
-	before := strings.Count(n.Output(), read)
-	c := exec.Command("sh", "-eu", "-c", strings.ReplaceAll(code, "/etc/holdfast", r.etc[node]))
-	c.Env = append(os.Environ(), "PATH="+r.path+":"+os.Getenv("PATH"), fmt.Sprint("MAINPID=", n.PID()))
-	out, err := c.CombinedOutput()
-	require.NoError(t, err, "%s\n%s", code, out)
-	require.Empty(t, string(out), code)
-	if strings.Contains(code, "systemctl reload") {
-		require.Eventually(t, func() bool { return strings.Count(n.Output(), read) > before }, 20*time.Second,
-			5*time.Millisecond, "%s\n%s", code, n.Output())
-	}
-}
-
 // block is a fenced block of a chapter.
 type block struct{ where, code string }
 
@@ -107,98 +59,80 @@ func chapter(t *testing.T, name string) (blocks []block) {
 }
 
 // TestRotateAsWritten runs the chapter of the operator's pages about passwords, secrets and certificates on three
-// nodes, while a client of each stays connected. At the end the new ones are in force, and the old ones are not.
+// nodes. A client of each stays connected, and clients that connect between two steps are admitted; all nodes reach
+// each other over connections that are made between two steps. At the end the new credentials are in force, and the old
+// ones are not.
 func TestRotateAsWritten(t *testing.T) {
 	older, newer := newAuthority(t), newAuthority(t)
-	r := newRunbook(t, 3)
+	m := newMachines(t, build(t))
+	m.run(t, "install", 0, 1, 2)
+	write := func(i int, file, text string) {
+		require.NoError(t, os.WriteFile(m.path(i, "etc", file), []byte(text), 0o600))
+	}
+	read := func(i int, file string) string { return protocoltest.ReadFile(t, m.path(i, "etc", file)) }
 	pair := func(i int, a *authority, crt, key string) {
 		cert, private := a.pair(t, fmt.Sprint("n", i+1))
-		r.write(t, i, crt, cert)
-		r.write(t, i, key, private)
+		write(i, crt, cert)
+		write(i, key, private)
 	}
-	r.nodes = plan(t, build(t), 3)
-	for i, n := range r.nodes {
-		r.write(t, i, "password", "old password") // without a line's end, as printf writes it
-		r.write(t, i, "cluster-secret", "old secret\n")
-		r.write(t, i, "peer-ca.crt", older.text(t, "ca.crt"))
+	const peers = "\nHOLDFAST_PEER_TLS_CERT=/etc/holdfast/peer.crt\nHOLDFAST_PEER_TLS_KEY=/etc/holdfast/peer.key" +
+		"\nHOLDFAST_PEER_TLS_CA=/etc/holdfast/peer-ca.crt\n"
+	for i := range 3 {
+		write(i, "password", "old password") // without a line's end, as printf writes it
+		write(i, "cluster-secret", "old secret\n")
+		write(i, "peer-ca.crt", older.text(t, "ca.crt"))
 		pair(i, older, "peer.crt", "peer.key")
-		for flag, file := range map[string]string{
-			"password-file": "password", "cluster-secret-file": "cluster-secret",
-			"peer-tls-cert": "peer.crt", "peer-tls-key": "peer.key", "peer-tls-ca": "peer-ca.crt",
-		} {
-			n.args = append(n.args, "--"+flag, filepath.Join(r.etc[i], file))
-		}
-		n.start(t)
+		write(i, "holdfast.env", read(i, "holdfast.env")+m.here(i, peers))
+		m.sh(t, i, "systemctl restart holdfast")
 	}
-	dial := func(n *node, password string) *redis.Client {
-		c := redis.NewClient(&redis.Options{
-			Addr: n.addr, Password: strings.TrimSpace(password), MaxRetries: -1,
-			ReadTimeout: 10 * time.Second,
-		})
-		t.Cleanup(func() { c.Close() })
-		return c
-	}
+	const whole = "until holdfast cluster status --voters 3; do sleep 1; done"
+	m.sh(t, 0, whole)
 	var stay []*redis.Conn
-	for _, n := range r.nodes {
-		c := dial(n, "old password")
-		require.Eventually(t, func() bool { return c.Incr(t.Context(), "n").Err() == nil }, 30*time.Second,
-			20*time.Millisecond, "%s", n.Output())
-		conn := c.Conn()
-		t.Cleanup(func() { conn.Close() })
-		stay = append(stay, conn)
+	for i := range 3 {
+		stay = append(stay, m.client(t, i).Conn())
 	}
-	var made []string // by the blocks that are run once
+	old := m.client(t, 0).Options().Password
 	for _, b := range chapter(t, "rotate") {
 		if b.where == "once" {
-			r.sh(t, 0, b.code)
-			for _, file := range []string{"new-password", "new-secret"} {
-				if text, err := os.ReadFile(filepath.Join(r.etc[0], file)); err == nil {
-					made = append(made, string(text))
-					r.write(t, 1, file, string(text))
-					r.write(t, 2, file, string(text))
-				}
-			}
+			m.block(t, b)
 			continue
 		}
-		for i := range r.nodes {
+		for i := range 3 {
 			if strings.Contains(b.code, "new.crt") {
 				pair(i, older, "new.crt", "new.key")
 			}
 			if strings.Contains(b.code, "new-ca.crt") {
-				r.write(t, i, "new-ca.crt", newer.text(t, "ca.crt"))
+				write(i, "new-ca.crt", newer.text(t, "ca.crt"))
 			}
-		}
-		if strings.Contains(b.code, "rm new-ca.crt") { // "replace the certificates of all nodes, as above"
-			for i := range r.nodes {
+			if strings.Contains(b.code, "rm new-ca.crt") { // "replace the certificates of all nodes, as above"
 				pair(i, newer, "peer.crt", "peer.key")
 			}
 		}
-		for i := range r.nodes {
-			r.sh(t, i, b.code)
-			for _, c := range stay {
+		for i := range 3 {
+			m.block(t, b, i)
+			if i == 1 { // the others' files differ by now
+				m.sh(t, i, "systemctl restart holdfast\n"+whole)
+				stay[i] = m.client(t, i).Conn()
+			}
+			for j, c := range stay {
 				require.NoError(t, c.Incr(t.Context(), "n").Err(), b.code)
+				require.NoError(t, m.client(t, j).Incr(t.Context(), "n").Err(), b.code)
 			}
 		}
 	}
-	require.Len(t, made, 2)
-	password, secret := made[0], made[1]
-	for i, n := range r.nodes {
-		require.Equal(t, password, r.read(t, i, "password"))
-		require.Equal(t, secret, r.read(t, i, "cluster-secret"))
-		require.Equal(t, newer.text(t, "ca.crt"), r.read(t, i, "peer-ca.crt"))
-		require.NoError(t, dial(n, password).Incr(t.Context(), "n").Err())
-		require.Error(t, dial(n, "old password").Incr(t.Context(), "n").Err())
-		left, err := os.ReadDir(r.etc[i])
+	for i := range 3 {
+		require.NotContains(t, read(i, "password"), old)
+		require.NotContains(t, read(i, "cluster-secret"), "old")
+		require.Equal(t, read(0, "password"), read(i, "password"))
+		require.Equal(t, read(0, "cluster-secret"), read(i, "cluster-secret"))
+		require.Equal(t, newer.text(t, "ca.crt"), read(i, "peer-ca.crt"))
+		c := m.client(t, i)
+		c.Options().Password = old
+		require.Error(t, c.Incr(t.Context(), "n").Err())
+		left, err := os.ReadDir(m.path(i, "etc"))
 		require.NoError(t, err)
-		require.Len(t, left, 5, "something is left behind")
+		require.Len(t, left, 6, "something is left behind")
 	}
-	// New links are made with the new secret, certificate and authority.
-	last := r.nodes[2]
-	last.stop(t)
-	last.start(t)
-	c := dial(last, password)
-	require.Eventually(t, func() bool { return c.Incr(t.Context(), "n").Err() == nil }, 30*time.Second,
-		20*time.Millisecond, "%s", last.Output())
 }
 
 // TestAJobHangsAsWritten: three jobs hang, with a native lock, a string and a hash of Redisson's. Each is found and
