@@ -15,10 +15,10 @@ import (
 // errNoScript has the text that libraries compare with.
 var errNoScript = protocol.ErrNoScript.Value()
 
-// DefaultScriptSteps bounds a script if its entry has no bound, and MostScriptSteps is the largest bound.
+// DefaultScriptSteps bounds a script if its entry has no limit, and MaxScriptSteps is the largest limit.
 const (
 	DefaultScriptSteps = lua.DefaultSteps
-	MostScriptSteps    = 1_000_000_000
+	MaxScriptSteps     = 1_000_000_000
 )
 
 // limitScripts bounds the scripts of an entry, in steps of the engine. The commands of a script may cost as much work
@@ -27,7 +27,7 @@ func (c *call) limitScripts(steps uint64) {
 	if steps == 0 {
 		steps = DefaultScriptSteps
 	}
-	c.scriptSteps = int64(min(steps, MostScriptSteps))
+	c.scriptSteps = int64(min(steps, MaxScriptSteps))
 }
 
 func evalOp(c *call) protocol.Value         { return c.runWithRights((*call).eval, false) }

@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// mostCalledBytes bounds the Called events of an entry.
-const mostCalledBytes = 16 << 20
+// maxCalledBytes bounds the Called events of an entry.
+const maxCalledBytes = 16 << 20
 
 // keptEvents bounds the events whose memory is kept for the next entry.
 const keptEvents = 1 << 10
@@ -92,7 +92,7 @@ func (c *call) noteRead(key string) {
 // called emits the command that a script calls. The work is the same on nodes without listeners, since Call has charged
 // for the words.
 func (c *call) called(words []string) {
-	if c.OwnSeq == 0 || c.Interest&event.InCalls == 0 || c.calledBytes > mostCalledBytes {
+	if c.OwnSeq == 0 || c.Interest&event.InCalls == 0 || c.calledBytes > maxCalledBytes {
 		return
 	}
 	var line []byte
@@ -101,7 +101,7 @@ func (c *call) called(words []string) {
 	}
 	c.calledBytes += len(line) + command.EventWork
 	e := event.Event{Kind: event.Called, DB: c.DB}
-	if c.calledBytes <= mostCalledBytes {
+	if c.calledBytes <= maxCalledBytes {
 		e.Payload = string(line[:len(line)-1])
 	}
 	c.Events = append(c.Events, e)

@@ -54,9 +54,9 @@ func fencePassOp(c *call) protocol.Value {
 
 var errNoFence = protocol.Err("the value at the key is not a fence")
 
-// mostRaised is the largest argument of FENCE.RAISE. It leaves native locks as many fences as lie below it. Time stamps
-// in microseconds are below it.
-const mostRaised = 1 << 52
+// maxRaisedFence is the largest argument of FENCE.RAISE. It leaves native locks as many fences as lie below it. Time
+// stamps in microseconds are below it.
+const maxRaisedFence = 1 << 52
 
 var errRaisedTooFar = protocol.Err("fences are raised to 4503599627370496 at most")
 
@@ -67,7 +67,7 @@ func fenceRaiseOp(c *call) protocol.Value {
 	switch {
 	case !ok:
 		return command.ErrNotInteger
-	case above > mostRaised:
+	case above > maxRaisedFence:
 		return errRaisedTooFar
 	}
 	reached := c.changeLocks(0).RaiseFences(uint64(above))

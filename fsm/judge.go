@@ -56,7 +56,7 @@ const (
 
 // The bounds of the refusals in a reply.
 const (
-	mostRefusals = 10
+	maxRefusals  = 10
 	refusalBytes = 1 << 10 // of a key or a channel
 )
 
@@ -138,7 +138,7 @@ func (h *scriptHost) judge(row *protocol.Command, words []string) (refusal proto
 	case denial == rights.Allowed:
 		return refusal, false
 	}
-	if len(h.refusals) < mostRefusals {
+	if len(h.refusals) < maxRefusals {
 		object := row.Name
 		if denial != rights.DeniedCommand {
 			object = strings.Clone(words[at][:min(len(words[at]), refusalBytes)])

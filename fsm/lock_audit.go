@@ -48,8 +48,8 @@ func setLoss(ch *event.LockChange, reason locks.Reason, cause *lossCause) {
 	}
 }
 
-// mostOwners bounds the changes that are emitted for the owners of one hash.
-const mostOwners = 100
+// maxAuditedOwners bounds the changes that are emitted for the owners of one hash.
+const maxAuditedOwners = 100
 
 // auditStock emits a change for each owner that took, released or lost a stock lock by an event. It compares the values
 // of the key before and after the event, and so covers every command.
@@ -153,14 +153,14 @@ func (c *call) auditOwners(s *stockChange) {
 	}
 }
 
-// auditFields emits a change for each owner in a hash, up to mostOwners. If more owners lost the lock, it emits one
-// change with their number.
+// auditFields emits a change for each owner in a hash, up to maxAuditedOwners. If more owners lost the lock, it emits
+// one change with their number.
 func (c *call) auditFields(s stockChange, h *collection.Hash) {
-	if n := holders(h); n > mostOwners && s.what != event.LockGranted {
+	if n := holders(h); n > maxAuditedOwners && s.what != event.LockGranted {
 		c.auditOwner(&s, "").Count = n
 		return
 	}
-	left := mostOwners
+	left := maxAuditedOwners
 	h.All(func(name, _ string) bool {
 		if c.auditOwner(&s, name) != nil {
 			left--
@@ -208,7 +208,7 @@ func (c *call) auditFlush(db int) {
 // addChange adds a change of a lock to those of the entry, and returns it. The caller sets the remaining fields.
 // The auditors of all nodes receive the same changes in the same order.
 func (c *call) addChange(what string, db int, key, owner string, client *locks.Client) *event.LockChange {
-	if n := len(c.LockChanges); n >= mostLockChanges {
+	if n := len(c.LockChanges); n >= maxLockChanges {
 		return c.omitChange(&c.LockChanges[n-1])
 	}
 	c.LockChanges = append(c.LockChanges, event.LockChange{})
@@ -220,9 +220,9 @@ func (c *call) addChange(what string, db int, key, owner string, client *locks.C
 	return ch
 }
 
-// mostLockChanges bounds the emitted changes of an entry, to 30 MB: a script could rename a hash with many owners again
+// maxLockChanges bounds the emitted changes of an entry, to 30 MB: a script could rename a hash with many owners again
 // and again.
-const mostLockChanges = 1 << 17
+const maxLockChanges = 1 << 17
 
 // omitChange counts a change that is not emitted. last is the last change of the entry.
 func (c *call) omitChange(last *event.LockChange) *event.LockChange {

@@ -18,11 +18,10 @@ const (
 	keptCauses, keptCauseBytes = 500, 256 << 10
 	// lossBytes and causeBytes are the estimated memory of a loss and of a cause, without their texts.
 	lossBytes, causeBytes = 240, 160
-	// mostAlike bounds the rows that similar losses take (see isAlike). The list counts further similar losses.
-	mostAlike = 10
-	// mostOfLostKey bounds the bytes of a key, and mostOfOrigin those of a client's address and of its name. Longer texts
-	// are cut.
-	mostOfLostKey, mostOfOrigin = 1 << 10, 256
+	// maxSimilarLosses bounds the rows that similar losses take (see isAlike). The list counts further similar losses.
+	maxSimilarLosses = 10
+	// maxLostKeyBytes bounds a key, and maxOriginBytes a client's address and its name. Longer texts are cut.
+	maxLostKeyBytes, maxOriginBytes = 1 << 10, 256
 )
 
 // lockHistory has the last losses of locks. A copy of the struct is a snapshot: its lists only grow at the end and
@@ -115,12 +114,12 @@ func (k *kindHistory) list(r locks.Reason) *lossList {
 	return &k.byTime
 }
 
-// leavesOut reports whether a loss is similar to the last mostAlike rows of its list, and counts such a loss there. The
-// caller adds any other loss. So a million holds that end together take ten rows.
+// leavesOut reports whether a loss is similar to the last maxSimilarLosses rows of its list, and counts such a loss
+// there. The caller adds any other loss. So a million holds that end together take ten rows.
 func (h *lockHistory) leavesOut(l *lockLoss) bool {
 	list := h.kinds[l.kind].list(l.reason)
 	n := len(list.rows)
-	if n < mostAlike || !list.rows[n-mostAlike].isAlike(l) || !list.rows[n-1].isAlike(l) {
+	if n < maxSimilarLosses || !list.rows[n-maxSimilarLosses].isAlike(l) || !list.rows[n-1].isAlike(l) {
 		return false
 	}
 	list.left++
@@ -223,10 +222,10 @@ func (k *kindHistory) cause(id uint64) *lossCause {
 	return k.causes[i]
 }
 
-// shortText returns the first most bytes of a text.
-func shortText(text string, most int) string {
-	if len(text) > most {
-		return strings.Clone(text[:most])
+// shortText returns the first maxBytes bytes of a text.
+func shortText(text string, maxBytes int) string {
+	if len(text) > maxBytes {
+		return strings.Clone(text[:maxBytes])
 	}
 	return text
 }
@@ -250,8 +249,8 @@ func (c *call) requester(text string) lossCause {
 	}
 	return lossCause{
 		command: strings.ToLower(strings.Clone(c.Args[0])), client: client, text: strings.Clone(text),
-		address: strings.Clone(shortText(c.from.address, mostOfOrigin)), name: strings.Clone(shortText(c.from.name,
-			mostOfOrigin)),
+		address: strings.Clone(shortText(c.from.address, maxOriginBytes)), name: strings.Clone(shortText(c.from.name,
+			maxOriginBytes)),
 	}
 }
 
@@ -260,7 +259,7 @@ func (c *call) recordLoss(e *locks.Event) {
 	if e.Kind != locks.Lost {
 		return
 	}
-	if e.Reason == locks.Broken && c.breaking && c.OwnSeq != 0 && len(c.broken) < mostAlike {
+	if e.Reason == locks.Broken && c.breaking && c.OwnSeq != 0 && len(c.broken) < maxSimilarLosses {
 		c.broken = append(c.broken, event.BrokenHold{
 			Key: e.Key, Owner: e.Owner, Note: e.Note, Fence: int64(e.Fence), SinceMillis: c.ToWall(e.SinceMillis),
 			Client: showClient(e.Client),
@@ -272,7 +271,7 @@ func (c *call) recordLoss(e *locks.Event) {
 		session: e.Session, client: e.Client, reason: e.Reason,
 	}
 	if c.keepHistory(); !c.st.history.leavesOut(&loss) {
-		loss.key = shortText(e.Key, mostOfLostKey)
+		loss.key = shortText(e.Key, maxLostKeyBytes)
 		c.st.history.add(loss)
 	}
 }

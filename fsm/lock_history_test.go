@@ -101,16 +101,16 @@ func TestAlike(t *testing.T) {
 				h.add(l)
 			}
 		}
-		for range mostAlike + 3 {
+		for range maxSimilarLosses + 3 {
 			record(one)
 		}
-		require.Equal(t, []uint64{mostAlike, 3}, []uint64{uint64(len(list.rows)), list.left})
+		require.Equal(t, []uint64{maxSimilarLosses, 3}, []uint64{uint64(len(list.rows)), list.left})
 		another := one
 		change(&another)
 		record(another)
-		require.Len(t, list.rows, mostAlike+1, name)
+		require.Len(t, list.rows, maxSimilarLosses+1, name)
 		record(one)
-		require.Len(t, list.rows, mostAlike+2, "%s: of ten rows in a row", name)
+		require.Len(t, list.rows, maxSimilarLosses+2, "%s: of ten rows in a row", name)
 	}
 }
 

@@ -174,14 +174,14 @@ func parseLease(word string, unitMillis int64, name string) (millis int64, probl
 	return n * unitMillis, problem
 }
 
-// parseNumber parses a number from least to most. It returns the error strange if the word is no number or if the
-// number is above most, and the error small if the number is below least.
-func parseNumber(word string, least, most int64, strange, small protocol.Value) (n int64, problem protocol.Value) {
+// parseNumber parses a number from lowest to highest. It returns the error strange if the word is no number or if the
+// number is above highest, and the error small if the number is below lowest.
+func parseNumber(word string, lowest, highest int64, strange, small protocol.Value) (n int64, problem protocol.Value) {
 	n, ok := protocol.ParseInt(word)
 	switch {
-	case !ok, n > most:
+	case !ok, n > highest:
 		return 0, strange
-	case n < least:
+	case n < lowest:
 		return 0, small
 	}
 	return n, problem
@@ -222,8 +222,8 @@ func parseText(option, text string) (string, protocol.Value) {
 	return text, protocol.Value{}
 }
 
-// parseKeys parses "numkeys key …". It returns the keys and the words after the keys. most bounds the number of keys.
-func parseKeys(words []string, most int64) (keys, rest []string, problem protocol.Value) {
+// parseKeys parses "numkeys key …". It returns the keys and the words after the keys. limit bounds their number.
+func parseKeys(words []string, limit int64) (keys, rest []string, problem protocol.Value) {
 	n, ok := protocol.ParseInt(words[0])
 	switch {
 	case !ok:
@@ -232,7 +232,7 @@ func parseKeys(words []string, most int64) (keys, rest []string, problem protoco
 		return nil, nil, errNumkeys
 	case n > int64(len(words)-1):
 		return nil, nil, errManyKeys
-	case n > most:
+	case n > limit:
 		return nil, nil, errTooManyKeys
 	}
 	return words[1 : 1+n], words[1+n:], problem

@@ -195,8 +195,8 @@ func (w *lockWatch) loses(db int, it *keyspace.Item) {
 // maxLostOwners bounds the owners that are recorded for the loss of one lock.
 const maxLostOwners = 8
 
-// mostScriptWords bounds the keys, and also the arguments, of a script that watchScript compares with lost locks.
-const mostScriptWords = 8
+// maxScriptWords bounds the keys, and also the arguments, of a script that watchScript compares with lost locks.
+const maxScriptWords = 8
 
 // watchScript emits Mismatched events for a script that has run. A script is a release script if it has released a
 // stock lock in an earlier run, and has never taken one. If a release script has changed nothing, it has failed to
@@ -207,8 +207,8 @@ func (c *call) watchScript(s *script, h *scriptHost, wrote bool) {
 	if wrote || !s.releases || s.claims || c.watch.lost.empty() {
 		return
 	}
-	for _, key := range h.env.Keys[:min(mostScriptWords, len(h.env.Keys))] {
-		for _, arg := range h.env.Args[:min(mostScriptWords, len(h.env.Args))] {
+	for _, key := range h.env.Keys[:min(maxScriptWords, len(h.env.Keys))] {
+		for _, arg := range h.env.Args[:min(maxScriptWords, len(h.env.Args))] {
 			c.EmitMismatched(key, arg)
 		}
 	}

@@ -94,7 +94,8 @@ func lostBetween(before, after *state, own protocol.Incarnation) (events []event
 						Owner: h.Owner, Fence: int64(h.Fence), Reason: "unknown", Conn: h.Client.Conn,
 						Session: h.Session,
 					}
-					if loss := known[h.Fence]; loss != nil && loss.db == db && loss.key == shortText(rows[i].Key, mostOfLostKey) {
+					if loss := known[h.Fence]; loss != nil && loss.db == db &&
+						loss.key == shortText(rows[i].Key, maxLostKeyBytes) {
 						lost.Reason = loss.reason.String()
 						if cause := after.history.kinds[nativeLocks].cause(loss.causeID); cause != nil {
 							lost.Text, lost.By = cause.text, cause.by()

@@ -13,9 +13,9 @@ import (
 // modeStock is the mode of a stock lock in replies.
 const modeStock = "stock"
 
-// stockOwners returns the first owners of a stock lock as holders for a reply, at most a given number of them, and the
-// number of all owners. The owner in a string is its value. The owners in a hash, a lock of Redisson, are its fields.
-func stockOwners(it *keyspace.Item, most int) (owners []locks.Hold, count int) {
+// stockOwners returns the first limit owners of a stock lock as holders for a reply, and the number of all owners. The
+// owner in a string is its value. The owners in a hash, a lock of Redisson, are its fields.
+func stockOwners(it *keyspace.Item, limit int) (owners []locks.Hold, count int) {
 	if it.IsString() {
 		return []locks.Hold{{Owner: it.Value(), Count: 1}}, 1
 	}
@@ -25,7 +25,7 @@ func stockOwners(it *keyspace.Item, most int) (owners []locks.Hold, count int) {
 	}
 	count = holders(h)
 	h.All(func(name, value string) bool {
-		if len(owners) == most {
+		if len(owners) == limit {
 			return false
 		}
 		if name != modeField {

@@ -38,7 +38,7 @@ func (c *call) stockLost(db int, it *keyspace.Item, reason locks.Reason, causeID
 		c.noteStockLoss(db, it, it.Value(), reason, causeID)
 		return
 	}
-	owners, count := stockOwners(it, mostAlike)
+	owners, count := stockOwners(it, maxSimilarLosses)
 	c.noteStockLosses(db, it, owners, count, reason, causeID)
 }
 
@@ -67,9 +67,9 @@ func (c *call) noteStockLoss(db int, it *keyspace.Item, owner string, reason loc
 	m, _ := it.Mark()
 	loss.sinceMillis, loss.wallOffset, loss.client = m.SinceMillis, c.st.wallOffsetMillis, c.markedBy(&m)
 	loss.db, loss.key, loss.owner = db, it.Key(), owner
-	if !it.IsString() || len(loss.key) > mostOfLostKey || len(owner) > locks.MaxText {
+	if !it.IsString() || len(loss.key) > maxLostKeyBytes || len(owner) > locks.MaxText {
 		// Other texts may share the memory of the item, which is hardly larger than key and owner.
-		loss.key = strings.Clone(shortText(loss.key, mostOfLostKey))
+		loss.key = strings.Clone(shortText(loss.key, maxLostKeyBytes))
 		loss.owner = strings.Clone(shortText(owner, locks.MaxText))
 	}
 	c.st.history.add(loss)
@@ -90,7 +90,7 @@ func (c *call) stockTaken(db int, it *keyspace.Item) {
 	if m, _ := it.Mark(); c.isTaker(&m) || c.watches(db, it.Key()) || it.IsString() && c.names(it.Value()) {
 		return
 	}
-	owners, count := stockOwners(it, mostAlike)
+	owners, count := stockOwners(it, maxSimilarLosses)
 	all := len(owners)
 	if owners = slices.DeleteFunc(owners, func(h locks.Hold) bool { return c.names(h.Owner) }); len(owners) > 0 {
 		c.noteStockLosses(db, it, owners, count-all+len(owners), locks.Broken, c.recordStockCause())
@@ -106,15 +106,15 @@ func (c *call) isTaker(m *keyspace.Mark) bool {
 	return known && o == c.origin
 }
 
-// mostNames bounds the words of a script, and the watched keys of a transaction, that names and watches compare.
-const mostNames = 16
+// maxComparedWords bounds the words of a script, and the watched keys of a transaction, that names and watches compare.
+const maxComparedWords = 16
 
 // names reports whether the current string command, or the current script, has the owner as an argument. A holder
 // releases a stock lock by such a compare-and-delete. Other commands name no owner: the arguments of DEL are keys.
 func (c *call) names(owner string) bool {
 	if c.Script != nil {
 		words := c.scripts.env.Args
-		return slices.Contains(words[:min(mostNames, len(words))], owner)
+		return slices.Contains(words[:min(maxComparedWords, len(words))], owner)
 	}
 	if c.lastBinding.row == nil || c.lastBinding.row.Group != protocol.GroupString {
 		return false
@@ -127,7 +127,7 @@ func (c *call) names(owner string) bool {
 func (c *call) watches(db int, key string) bool {
 	var w protocol.Watch
 	rest := c.watched
-	for range mostNames {
+	for range maxComparedWords {
 		var err error
 		if rest == "" {
 			return false
@@ -152,10 +152,10 @@ func (c *call) recordStockCause() uint64 {
 	return c.stockCauseID
 }
 
-// mostFlushed bounds the keys of a flushed database that flushStock searches for stock locks.
-const mostFlushed = 10_000
+// maxFlushedKeys bounds the keys of a flushed database that flushStock searches for stock locks.
+const maxFlushedKeys = 10_000
 
-// flushStock emits the losses of the stock locks of a flushed database. It searches the first mostFlushed keys, and
+// flushStock emits the losses of the stock locks of a flushed database. It searches the first maxFlushedKeys keys, and
 // only counts the remaining stock locks.
 func (c *call) flushStock(db int) {
 	d := c.st.Databases[db]
@@ -163,7 +163,7 @@ func (c *call) flushStock(db int) {
 		return
 	}
 	marks, looked := d.Marks(), 0
-	d.Ascend(0, c.NowMillis, mostFlushed, func(it *keyspace.Item) bool {
+	d.Ascend(0, c.NowMillis, maxFlushedKeys, func(it *keyspace.Item) bool {
 		looked++
 		if it.IsMarked() {
 			marks--
@@ -171,9 +171,9 @@ func (c *call) flushStock(db int) {
 		if command.IsStockLock(it) {
 			c.EmitLost(db, it, locks.Flushed, c.recordStockCause())
 		}
-		return looked < mostFlushed && marks > 0
+		return looked < maxFlushedKeys && marks > 0
 	})
-	if looked == mostFlushed && c.stockCauseID != 0 {
+	if looked == maxFlushedKeys && c.stockCauseID != 0 {
 		c.st.history.kinds[stockLocks].byForce.left += uint64(marks)
 	}
 	if marks > 0 && c.Interest&event.InLocks != 0 {
@@ -205,7 +205,7 @@ func (c *call) breakStock(b *locks.Break, text string) protocol.Value {
 	case b.Fence != 0:
 		return command.Zero
 	}
-	owners, count := stockOwners(it, mostAlike)
+	owners, count := stockOwners(it, maxSimilarLosses)
 	if b.ByOwner {
 		if !holdsStock(it, b.Owner) {
 			return command.Zero

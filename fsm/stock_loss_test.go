@@ -50,7 +50,7 @@ func TestManyStockLosses(t *testing.T) {
 	d.take("1000", keys...)
 	d.advance(1001)
 	sum("expired", len(keys))
-	for db, keys := range [][]string{numbered(mostFlushed + 2000), numbered(3), nil, numbered(mostFlushed)} {
+	for db, keys := range [][]string{numbered(maxFlushedKeys + 2000), numbered(3), nil, numbered(maxFlushedKeys)} {
 		d.db = db
 		d.take("1000", keys...)
 		for i := range len(keys) { // no locks, and no keys of SET NX
@@ -82,7 +82,7 @@ func TestManyStockLosses(t *testing.T) {
 
 // TestFlushedStockLocks: all that were there are counted, also behind the keys that are looked at.
 func TestFlushedStockLocks(t *testing.T) {
-	for _, n := range []int{11, mostFlushed - 1, mostFlushed, mostFlushed + 500} {
+	for _, n := range []int{11, maxFlushedKeys - 1, maxFlushedKeys, maxFlushedKeys + 500} {
 		d := newDriver(t)
 		d.take("1000", numbered(n)...)
 		d.do("flushdb")
@@ -108,9 +108,9 @@ func TestStockLossesAreBounded(t *testing.T) {
 		d.do("del", fmt.Sprint(i)+long)
 		require.LessOrEqual(t, d.m.Stats().UsedBytes-empty, int64(2*keptLossBytes+keptCauseBytes))
 	}
-	require.Len(t, d.m.st.history.kinds[stockLocks].byForce.rows, keptLossBytes/(lossBytes+mostOfLostKey+1))
+	require.Len(t, d.m.st.history.kinds[stockLocks].byForce.rows, keptLossBytes/(lossBytes+maxLostKeyBytes+1))
 	rows := d.history(2)
-	require.Equal(t, []int{mostOfLostKey, 1}, []int{len(rows[0]["key"]), len(rows[0]["owner"])})
+	require.Equal(t, []int{maxLostKeyBytes, 1}, []int{len(rows[0]["key"]), len(rows[0]["owner"])})
 	require.Equal(t, []int{4, 1024}, []int{len(rows[1]["key"]), len(rows[1]["owner"])})
 }
 

@@ -272,7 +272,7 @@ func (c *Config) validateLimits() []error {
 		{"max-clients", c.MaxClients, 1, math.MaxInt},
 		{"max-query-bytes", c.MaxQueryBytes, 64 << 10, math.MaxInt},
 		{"max-output-bytes", c.MaxOutputBytes, 64 << 10, math.MaxInt},
-		{protocol.ScriptStepsFlag, c.MaxScriptSteps, 10_000, fsm.MostScriptSteps},
+		{protocol.ScriptStepsFlag, c.MaxScriptSteps, 10_000, fsm.MaxScriptSteps},
 	} {
 		switch {
 		case row.value < row.lo:

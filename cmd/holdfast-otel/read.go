@@ -39,8 +39,8 @@ const (
 	pollEvery = 200 * time.Millisecond
 	// settleFor is how long a line that was added to a file waits for the other nodes' files to have it, too.
 	settleFor = 2 * time.Second
-	// mostRecent is how many lines are known at least, so that a file that is behind by as many adds none again.
-	mostRecent = 1 << 18
+	// maxRecentLines bounds each of the two sets of recent lines. A file that is this many lines behind adds none twice.
+	maxRecentLines = 1 << 18
 )
 
 // openReader opens files; without any, stdin, which ends with ctx.
@@ -136,7 +136,7 @@ func (r *reader) isNew(id lineID) bool {
 			return false
 		}
 	}
-	if len(r.recent[0]) >= mostRecent {
+	if len(r.recent[0]) >= maxRecentLines {
 		r.recent = [2]map[lineID]struct{}{make(map[lineID]struct{}), r.recent[0]}
 	}
 	r.recent[0][id] = struct{}{}
@@ -167,7 +167,7 @@ type source struct {
 func (s *source) fill(goOn bool, unreadable *int) error {
 	for s.head == nil && !s.isEnded {
 		part, err := s.lines.ReadSlice('\n')
-		if s.isTooLong = s.isTooLong || len(s.begun)+len(part) > audit.MostOfLine; !s.isTooLong {
+		if s.isTooLong = s.isTooLong || len(s.begun)+len(part) > audit.MaxLineBytes; !s.isTooLong {
 			s.begun = append(s.begun, part...)
 		}
 		switch {

@@ -211,10 +211,10 @@ func TestStdin(t *testing.T) {
 // TestRecent: a bounded number of lines is known, the last ones at least.
 func TestRecent(t *testing.T) {
 	r := &reader{recent: [2]map[lineID]struct{}{{}}}
-	for index := range uint64(3 * mostRecent) {
+	for index := range uint64(3 * maxRecentLines) {
 		require.True(t, r.isNew(idOf(&audit.Line{Cluster: "c", Index: index})))
 	}
-	require.False(t, r.isNew(idOf(&audit.Line{Cluster: "c", Index: 2 * mostRecent})))
-	require.True(t, r.isNew(idOf(&audit.Line{Cluster: "d", Index: 2 * mostRecent})))
-	require.LessOrEqual(t, len(r.recent[0])+len(r.recent[1]), 2*mostRecent)
+	require.False(t, r.isNew(idOf(&audit.Line{Cluster: "c", Index: 2 * maxRecentLines})))
+	require.True(t, r.isNew(idOf(&audit.Line{Cluster: "d", Index: 2 * maxRecentLines})))
+	require.LessOrEqual(t, len(r.recent[0])+len(r.recent[1]), 2*maxRecentLines)
 }

@@ -34,7 +34,7 @@ type spanner struct {
 	// held are the grants of stock holds that have not ended, by lock and owner, and count is their number.
 	held  map[lock]map[string]*audit.Line
 	count int
-	most  int
+	max   int
 }
 
 type lock struct {
@@ -43,13 +43,13 @@ type lock struct {
 	key     string
 }
 
-// mostHeld bounds the grants that are kept. A hold whose grant is not kept begins with its key.
-const mostHeld = 1 << 17
+// maxGrants bounds the kept grants. A hold whose grant is not kept begins with its key.
+const maxGrants = 1 << 17
 
 func newSpanner(provider trace.TracerProvider) *spanner {
 	return &spanner{
 		tracer: provider.Tracer("github.com/holdfast/holdfast/cmd/holdfast-otel"),
-		held:   make(map[lock]map[string]*audit.Line), most: mostHeld,
+		held:   make(map[lock]map[string]*audit.Line), max: maxGrants,
 	}
 }
 
@@ -94,7 +94,7 @@ func (s *spanner) keep(at lock, owner string, l *audit.Line) {
 			s.drop(at, other)
 		}
 	}
-	if s.count >= s.most {
+	if s.count >= s.max {
 		return
 	}
 	if s.held[at] == nil {

@@ -33,11 +33,11 @@ func lineOf(t *testing.T, text string) *audit.Line {
 }
 
 // spansOf are the spans of lines.
-func spansOf(t *testing.T, most int, lines ...string) tracetest.SpanStubs {
+func spansOf(t *testing.T, maxGrants int, lines ...string) tracetest.SpanStubs {
 	t.Helper()
 	exporter := tracetest.NewInMemoryExporter()
 	s := newSpanner(sdk.NewTracerProvider(sdk.WithSyncer(exporter), sdk.WithIDGenerator(lineIDs{})))
-	s.most = most
+	s.max = maxGrants
 	for _, text := range lines {
 		s.add(lineOf(t, text))
 	}

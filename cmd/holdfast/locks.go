@@ -329,7 +329,7 @@ func lossTable(losses []api.Loss, nowUnixMillis int64) string {
 	for _, g := range api.GroupLosses(losses, nowUnixMillis) {
 		if g.Count > 1 {
 			text += fmt.Sprintf("%s: %s ×%d, %d in the last minute, held for %s at most",
-				nameOf(g.Last.Key, g.Last.DB, dbs), g.Last.Reason, g.Count, g.LastMinute, duration(g.MostHeldMillis))
+				nameOf(g.Last.Key, g.Last.DB, dbs), g.Last.Reason, g.Count, g.LastMinute, duration(g.MaxHeldMillis))
 			if g.Advice != "" {
 				text += ": " + printableText(g.Advice)
 			}

@@ -14,13 +14,13 @@ import (
 // TestFilesAreBounded: neither users nor rules without bound.
 func TestFilesAreBounded(t *testing.T) {
 	var many strings.Builder
-	for i := range mostUsers + 1 {
+	for i := range maxUsers + 1 {
 		fmt.Fprintf(&many, "user u%d on\n", i)
 	}
 	for text, want := range map[string]string{
 		many.String(): "has more than 10000 users",
-		"user a ~" + strings.Repeat("x", mostRules):               "longer than 16384 bytes",
-		"user a " + strings.Repeat("(+get ~a) ", mostSelectors+1): "more than 32 selectors",
+		"user a ~" + strings.Repeat("x", maxRuleBytes):           "longer than 16384 bytes",
+		"user a " + strings.Repeat("(+get ~a) ", maxSelectors+1): "more than 32 selectors",
 	} {
 		_, err := Parse("f", text)
 		require.ErrorContains(t, err, want)
@@ -126,9 +126,9 @@ func TestLog(t *testing.T) {
 		l.Add(r, now)
 	}
 	got = entries("1000")
-	require.Len(t, got, mostEntries)
+	require.Len(t, got, maxEntries)
 	require.True(t, strings.HasPrefix(got[0].Elems[7].Str, "499x"))
-	require.Len(t, got[0].Elems[7].Str, mostBytes)
+	require.Len(t, got[0].Elems[7].Str, maxTextBytes)
 	require.Equal(t, protocol.OK, l.Reply([][]byte{[]byte("Reset")}, now))
 	require.Empty(t, entries())
 }

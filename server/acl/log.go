@@ -32,13 +32,13 @@ type entry struct {
 
 // The bounds of the log.
 const (
-	mostEntries = 128
-	mostBytes   = 1 << 10 // of a text
-	compared    = 10      // entries that a new one is compared with
-	together    = time.Minute
+	maxEntries   = 128
+	maxTextBytes = 1 << 10
+	compared     = 10 // entries that a new one is compared with
+	together     = time.Minute
 )
 
-func cut(s string) string { return s[:min(len(s), mostBytes)] }
+func cut(s string) string { return s[:min(len(s), maxTextBytes)] }
 
 // Add notes a refusal. One like another of the last minute is counted with that one.
 func (l *Log) Add(r Refusal, now time.Time) {
@@ -57,7 +57,7 @@ func (l *Log) Add(r Refusal, now time.Time) {
 		}
 	}
 	l.entries = slices.Insert(l.entries, 0, entry{Refusal: r, count: count, at: now})
-	l.entries = l.entries[:min(len(l.entries), mostEntries)]
+	l.entries = l.entries[:min(len(l.entries), maxEntries)]
 }
 
 // Reply is the reply to ACL LOG.

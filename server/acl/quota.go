@@ -24,8 +24,8 @@ func (q *Quota) InLog() bool { return q.Keys != 0 || q.Bytes != 0 || q.Waiters !
 // Quota are the user's limits, nil if there are none.
 func (u *User) Quota() *Quota { return u.quota }
 
-// mostRate is the largest limit of commands a second.
-const mostRate = 1_000_000_000
+// maxCommandsPerSecond is the largest commands-per-second quota.
+const maxCommandsPerSecond = 1_000_000_000
 
 // Limit gives the users the quotas of a file: "user <name> <limit> <number>…" lines; empty lines and those that begin
 // with # are notes. Each user has one line at most, and must be among the users.
@@ -65,7 +65,7 @@ func parseQuota(words []string) (*Quota, error) {
 	q := &Quota{Quota: protocol.Quota{User: words[1]}}
 	for i := 2; i < len(words); i += 2 {
 		var to *uint64
-		most := uint64(math.MaxInt64)
+		limit := uint64(math.MaxInt64)
 		switch words[i] {
 		case "max-keys":
 			to = &q.Keys
@@ -76,7 +76,7 @@ func parseQuota(words []string) (*Quota, error) {
 		case "max-connections":
 			to = &q.Connections
 		case "max-commands-per-second":
-			to, most = &q.CommandsPerSecond, mostRate
+			to, limit = &q.CommandsPerSecond, maxCommandsPerSecond
 		default:
 			return nil,
 				fmt.Errorf("there is no limit '%s': max-keys, max-bytes, max-waiters, max-connections, max-commands-per-second",
@@ -84,8 +84,8 @@ func parseQuota(words []string) (*Quota, error) {
 		}
 		n, err := parseAmount(words[i+1], to == &q.Bytes)
 		switch {
-		case err != nil || n == 0 || n > most:
-			return nil, fmt.Errorf("%s: '%s' is not a number from 1 to %d (max-bytes: or as 64mb)", words[i], words[i+1], most)
+		case err != nil || n == 0 || n > limit:
+			return nil, fmt.Errorf("%s: '%s' is not a number from 1 to %d (max-bytes: or as 64mb)", words[i], words[i+1], limit)
 		case *to != 0:
 			return nil, fmt.Errorf("%s stands twice", words[i])
 		}

@@ -58,10 +58,10 @@ type Users struct {
 
 // The bounds of a file.
 const (
-	mostUsers     = 10_000
-	mostSelectors = 32
-	// mostRules bounds the text of a user's rules, which travels in the log with each script.
-	mostRules = 16 << 10
+	maxUsers     = 10_000
+	maxSelectors = 32
+	// maxRuleBytes bounds the text of a user's rules, which travels in the log with each script.
+	maxRuleBytes = 16 << 10
 )
 
 // Password is what the password of a user is remembered by.
@@ -110,8 +110,8 @@ func Parse(file, text string, passwords ...Password) (*Users, error) {
 			err = fmt.Errorf("Duplicate user '%s' found", u.Name)
 		case u.Name == DefaultUser && len(passwords) > 0:
 			err = errors.New("the default user has a password by password or password-file as well: leave out that flag, or this line")
-		case len(all) == mostUsers:
-			return nil, fmt.Errorf("%s has more than %d users", file, mostUsers)
+		case len(all) == maxUsers:
+			return nil, fmt.Errorf("%s has more than %d users", file, maxUsers)
 		default:
 			seen[u.Name] = true
 			all = append(all, u)
@@ -169,10 +169,10 @@ func parseLine(line string) (*User, error) {
 	}
 	u.text = u.rights.String()
 	switch {
-	case len(u.text) > mostRules:
-		return nil, fmt.Errorf("the rules of user '%s' are longer than %d bytes", u.Name, mostRules)
-	case len(u.rights.Describe()) > mostSelectors+1:
-		return nil, fmt.Errorf("user '%s' has more than %d selectors", u.Name, mostSelectors)
+	case len(u.text) > maxRuleBytes:
+		return nil, fmt.Errorf("the rules of user '%s' are longer than %d bytes", u.Name, maxRuleBytes)
+	case len(u.rights.Describe()) > maxSelectors+1:
+		return nil, fmt.Errorf("user '%s' has more than %d selectors", u.Name, maxSelectors)
 	}
 	return u, nil
 }

@@ -230,12 +230,12 @@ func TestLossGroups(t *testing.T) {
 	}
 	groups := api.GroupLosses(losses, now)
 	require.Len(t, groups, 3)
-	require.Equal(t, api.LossGroup{Count: 1, LastMinute: 1, LeastHeldMillis: 7, MostHeldMillis: 7, Last: losses[0]},
+	require.Equal(t, api.LossGroup{Count: 1, LastMinute: 1, MinHeldMillis: 7, MaxHeldMillis: 7, Last: losses[0]},
 		groups[0])
 	require.Equal(t,
-		api.LossGroup{Count: 12, LastMinute: 6, LeastHeldMillis: 800, MostHeldMillis: 811, Last: losses[1]}, groups[1])
+		api.LossGroup{Count: 12, LastMinute: 6, MinHeldMillis: 800, MaxHeldMillis: 811, Last: losses[1]}, groups[1])
 	require.Equal(t,
-		api.LossGroup{Count: 120, LastMinute: 60, LeastHeldMillis: 60_000, MostHeldMillis: 60_000, Last: losses[2]},
+		api.LossGroup{Count: 120, LastMinute: 60, MinHeldMillis: 60_000, MaxHeldMillis: 60_000, Last: losses[2]},
 		groups[2], "a stock lock may be left to time")
 	for range 4 {
 		losses = append(losses, lost(59, "billing", "native", "expired", 800, 0))

@@ -26,10 +26,10 @@ type History struct {
 type LossGroup struct {
 	Count      int64 `json:"count"`
 	LastMinute int64 `json:"lastMinute"` // of these, those of the minute before the answer
-	// LeastHeldMillis and MostHeldMillis bound how long the lock was held.
-	LeastHeldMillis int64 `json:"leastHeldMillis"`
-	MostHeldMillis  int64 `json:"mostHeldMillis"`
-	Last            Loss  `json:"last"`
+	// MinHeldMillis and MaxHeldMillis bound how long the lock was held.
+	MinHeldMillis int64 `json:"minHeldMillis"`
+	MaxHeldMillis int64 `json:"maxHeldMillis"`
+	Last          Loss  `json:"last"`
 	// Advice is what is wrong with clients that lose the lock so often; empty: nothing is known to be.
 	Advice string `json:"advice,omitempty"`
 }
@@ -51,14 +51,14 @@ func GroupLosses(losses []Loss, nowUnixMillis int64) []LossGroup {
 		n, known := at[of]
 		if !known {
 			n, at[of] = len(groups), len(groups)
-			groups = append(groups, LossGroup{LeastHeldMillis: l.HeldMillis, Last: *l})
+			groups = append(groups, LossGroup{MinHeldMillis: l.HeldMillis, Last: *l})
 		}
 		g := &groups[n]
 		g.Count += 1 + l.More
 		if l.EndedUnixMillis > nowUnixMillis-time.Minute.Milliseconds() {
 			g.LastMinute += 1 + l.More
 		}
-		g.LeastHeldMillis, g.MostHeldMillis = min(g.LeastHeldMillis, l.HeldMillis), max(g.MostHeldMillis, l.HeldMillis)
+		g.MinHeldMillis, g.MaxHeldMillis = min(g.MinHeldMillis, l.HeldMillis), max(g.MaxHeldMillis, l.HeldMillis)
 	}
 	for i := range groups {
 		groups[i].Advice = groups[i].advice()

@@ -167,9 +167,9 @@ func PageOfLocks(v protocol.Value, db int, nowUnixMillis int64) (cursor string, 
 	return v.Elems[0].Str, page, nil
 }
 
-// RowOf makes a lock of a row of LOCK.LIST, with so many of its holders and waiters at most.
-func RowOf(v protocol.Value, db int, nowUnixMillis int64, most int) (Lock, error) {
-	return lockOf(v, db, nowUnixMillis, most)
+// RowOf makes a lock of a row of LOCK.LIST, with up to maxRows holders and up to maxRows waiters.
+func RowOf(v protocol.Value, db int, nowUnixMillis int64, maxRows int) (Lock, error) {
+	return lockOf(v, db, nowUnixMillis, maxRows)
 }
 
 // LockOf makes a lock of a reply to LOCK.INFO; there: there is such a lock.
@@ -187,13 +187,13 @@ func LockOf(v protocol.Value, key string, db int, nowUnixMillis int64) (l Lock, 
 // allRows is all that a reply has.
 const allRows = math.MaxInt
 
-func lockOf(v protocol.Value, db int, now int64, most int) (Lock, error) {
+func lockOf(v protocol.Value, db int, now int64, maxRows int) (Lock, error) {
 	if !isMap(v) {
 		return Lock{}, errReply
 	}
 	f := fieldsOf(v)
 	holders, waiters := f["holders"].Elems, f["waiters"].Elems
-	holders, waiters = holders[:min(most, len(holders))], waiters[:min(most, len(waiters))]
+	holders, waiters = holders[:min(maxRows, len(holders))], waiters[:min(maxRows, len(waiters))]
 	l := Lock{
 		Key: f.text("key"), KeyBase64: raw(f.text("key")), DB: db, Mode: f.text("mode"),
 		HoldersCount: f.number("holders-count"), WaitersCount: f.number("waiters-count"),

@@ -369,14 +369,14 @@ func TestPatterns(t *testing.T) {
 // TestClientsThatLeft: the last connections that have ended are known, and not more of them.
 func TestClientsThatLeft(t *testing.T) {
 	l := &Log{}
-	for conn := range int64(mostGone + 10) {
+	for conn := range int64(maxEndedClients + 10) {
 		l.SetClient(1+conn, Client{Addr: "a", Name: strings.Repeat("n", 1000)})
 		l.ClientGone(1 + conn)
 		l.ClientGone(1 << 40) // one that was never known
 	}
-	require.Len(t, l.clients.known, mostGone)
+	require.Len(t, l.clients.known, maxEndedClients)
 	require.Empty(t, l.clients.known[10])
-	require.Equal(t, `,"addr":"a","name":"`+strings.Repeat("n", mostOfName)+`"`, l.clients.known[11])
+	require.Equal(t, `,"addr":"a","name":"`+strings.Repeat("n", maxNameBytes)+`"`, l.clients.known[11])
 	l.SetClient(1, Client{Addr: "b", User: "u"})
 	require.Equal(t, `,"addr":"b","user":"u"`, l.clients.known[1])
 }

@@ -6,16 +6,16 @@ import "sync"
 // client did last may be written after its connection has ended.
 type clients struct {
 	mu    sync.Mutex
-	known map[int64]string // [Client.encoded]
-	gone  [mostGone]int64  // a ring
+	known map[int64]string       // [Client.encoded]
+	gone  [maxEndedClients]int64 // a ring
 	next  int
 }
 
 const (
-	// mostGone is how many connections that have ended are known.
-	mostGone = 4096
-	// mostOfName bounds a name and a user.
-	mostOfName = 128
+	// maxEndedClients bounds the remembered connections that have ended.
+	maxEndedClients = 4096
+	// maxNameBytes bounds a client's name, and its user's name.
+	maxNameBytes = 128
 )
 
 // SetClient notes who a connection is. It is called again when the name or the user has changed.
@@ -23,7 +23,7 @@ func (l *Log) SetClient(conn int64, c Client) {
 	if l == nil {
 		return
 	}
-	c.Name, c.User = c.Name[:min(len(c.Name), mostOfName)], c.User[:min(len(c.User), mostOfName)]
+	c.Name, c.User = c.Name[:min(len(c.Name), maxNameBytes)], c.User[:min(len(c.User), maxNameBytes)]
 	cs := &l.clients
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -44,7 +44,7 @@ func (l *Log) ClientGone(conn int64) {
 	if _, known := cs.known[conn]; !known {
 		return
 	}
-	at := &cs.gone[cs.next%mostGone]
+	at := &cs.gone[cs.next%maxEndedClients]
 	delete(cs.known, *at)
 	*at = conn
 	cs.next++

@@ -102,17 +102,17 @@ func (l *Line) OfDatabase() bool { return isOfDatabase(l.Event) }
 
 func isOfDatabase(what string) bool { return what == event.LocksFlushed || what == event.LocksSwapped }
 
-// mostText bounds each text of a line.
-const mostText = 1 << 10
+// maxTextBytes bounds each text of a line.
+const maxTextBytes = 1 << 10
 
-func cut(s string) string { return s[:min(len(s), mostText)] }
+func cut(s string) string { return s[:min(len(s), maxTextBytes)] }
 
 // cutName is cut for keys and owners. A long one ends with a hash, by which those that begin alike differ.
 func cutName(s string) string {
-	if len(s) <= mostText {
+	if len(s) <= maxTextBytes {
 		return s
 	}
-	return fmt.Sprintf("%s~%016x", s[:mostText], xxh3.HashString(s))
+	return fmt.Sprintf("%s~%016x", s[:maxTextBytes], xxh3.HashString(s))
 }
 
 // encoder makes lines.

@@ -56,8 +56,8 @@ type lineID struct {
 }
 
 const (
-	// MostOfLine bounds a line, in bytes.
-	MostOfLine = 64 << 10
+	// MaxLineBytes bounds a line.
+	MaxLineBytes = 64 << 10
 	// clockSlack is how far a clock may go back, or a hold's length differ from its ends, without a correction of the
 	// clock.
 	clockSlack = 1000
@@ -70,7 +70,7 @@ func Read(from []io.Reader, want func(*Line) bool) (Trail, error) {
 	at := make(map[lineID]int)
 	for _, r := range from {
 		f := fileReader{Trail: &t, want: want, at: at, first: len(t.Spans)}
-		if err := f.read(bufio.NewReaderSize(r, MostOfLine)); err != nil {
+		if err := f.read(bufio.NewReaderSize(r, MaxLineBytes)); err != nil {
 			return t, err
 		}
 	}
@@ -159,7 +159,7 @@ func (f *fileReader) cover(l *Line) {
 // leaves that pattern out.
 func locksOf(l *Line) string {
 	locks, _ := strings.CutPrefix(l.Text, auditLocks)
-	if len(l.Text) >= mostText {
+	if len(l.Text) >= maxTextBytes {
 		locks = locks[:max(0, strings.LastIndexByte(locks, ' '))]
 	}
 	return locks

@@ -230,15 +230,15 @@ type pacer struct {
 const (
 	sumBytes   = 32
 	restFactor = 3
-	// mostRest bounds a rest: a long time may have been a pause of the whole process.
-	mostRest = 20 * time.Millisecond
+	// maxRest bounds a rest: a long time may have been a pause of the whole process.
+	maxRest = 20 * time.Millisecond
 )
 
 // Write implements io.Writer.
 func (p *pacer) Write(b []byte) (int, error) {
 	p.end = append(p.end, b[max(0, len(b)-sumBytes):]...)
 	p.end = p.end[max(0, len(p.end)-sumBytes):]
-	timer := time.NewTimer(min(restFactor*time.Since(p.resumed), mostRest))
+	timer := time.NewTimer(min(restFactor*time.Since(p.resumed), maxRest))
 	defer timer.Stop()
 	select {
 	case <-timer.C:

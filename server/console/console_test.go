@@ -294,8 +294,8 @@ func TestManyLocks(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, doc.Locks, 50)
 		require.EqualValues(t, many, doc.Sums.Locks)
-		require.LessOrEqual(t, w.most, mostOfRanks+5)
-		require.Greater(t, w.reads, many/mostOfRanks)
+		require.LessOrEqual(t, w.most, maxScannedLocks+5)
+		require.Greater(t, w.reads, many/maxScannedLocks)
 		require.Equal(t, "shard:0", doc.Locks[0].Key, "the oldest, then by name")
 		require.Equal(t, "shard:1", doc.Locks[1].Key)
 		require.Equal(t, "shard:10", doc.Locks[2].Key)
@@ -376,7 +376,7 @@ func TestSurveysAreShared(t *testing.T) {
 func TestSurveysAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newState(t)
-		for i := range 6 * mostOfRanks {
+		for i := range 6 * maxScannedLocks {
 			s.do(0, "lock.acquire", strconv.Itoa(i), "w", "PX", "3600000")
 		}
 		w := s.watch()
@@ -391,17 +391,17 @@ func TestSurveysAreBounded(t *testing.T) {
 		doc, err := c.Locks(t.Context(), all(Held))
 		require.NoError(t, err)
 		require.False(t, doc.Sums.Complete)
-		require.Less(t, doc.Sums.Locks, int64(6*mostOfRanks))
+		require.Less(t, doc.Sums.Locks, int64(6*maxScannedLocks))
 		require.Less(t, w.reads, 10)
 		require.NotEmpty(t, doc.Locks)
 		require.Less(t, time.Since(began), 3*surveyWithin)
 
 		w.before = nil
-		for i := range 10 * mostSurveys {
+		for i := range 10 * maxSurveys {
 			_, err := c.Locks(t.Context(), Query{DB: -1, Match: strconv.Itoa(i), Sort: Held, Limit: 1})
 			require.NoError(t, err)
 		}
-		require.LessOrEqual(t, len(c.surveys), mostSurveys)
+		require.LessOrEqual(t, len(c.surveys), maxSurveys)
 	})
 }
 

@@ -39,16 +39,16 @@ const (
 	MaxLimit      = 200
 	rowsOfList    = 5
 	detailedLocks = 100
-	// mostOfRanks is how many locks are looked at between two entries at most, mostOfPage how many are listed, and
-	// rowsOfPage how many of their holders and waiters about.
-	mostOfRanks, mostOfPage, rowsOfPage = 1000, 100, 200
+	// maxScannedLocks bounds the locks that a survey scans between two entries, maxPageLocks those that it lists, and
+	// rowsOfPage is about how many of their holders and waiters it lists.
+	maxScannedLocks, maxPageLocks, rowsOfPage = 1000, 100, 200
 	// surveyWithin bounds a survey, freshFor is how long its result is good at least, and restFactor how many times
 	// its length it is good.
 	surveyWithin = 5 * time.Second
 	freshFor     = time.Second
 	restFactor   = 10
-	// mostSurveys is how many results are kept.
-	mostSurveys = 8
+	// maxSurveys bounds the kept results.
+	maxSurveys = 8
 )
 
 // EscapePattern is a pattern that matches just the text.
@@ -187,7 +187,7 @@ func (s *survey) isFresh() bool { return !s.isOver() || s.err == nil && time.Now
 // makeRoom forgets results. The caller holds mu.
 func (c *Console) makeRoom() {
 	for f, s := range c.surveys {
-		if len(c.surveys) >= mostSurveys && s.isOver() || !s.isFresh() {
+		if len(c.surveys) >= maxSurveys && s.isOver() || !s.isFresh() {
 			delete(c.surveys, f)
 		}
 	}
@@ -200,7 +200,7 @@ func (c *Console) run(s *survey, deadline time.Time) error {
 		if err != nil {
 			return err
 		}
-		v, err := state.list("lockranks", &s.filter, cursor, mostOfRanks)
+		v, err := state.list("lockranks", &s.filter, cursor, maxScannedLocks)
 		if err != nil {
 			return err
 		}
@@ -236,7 +236,7 @@ func rowsIn(row protocol.Value) int {
 
 // nextCount is how many locks to look at next, when as many as count had so many holders and waiters.
 func nextCount(count, rows int) int {
-	return max(1, min(mostOfPage, 2*count, count*rowsOfPage/max(1, rows)))
+	return max(1, min(maxPageLocks, 2*count, count*rowsOfPage/max(1, rows)))
 }
 
 // add counts a lock, and keeps it if it is among the first of a ranking.

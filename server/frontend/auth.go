@@ -108,8 +108,8 @@ func hello(c *conn, args [][]byte) protocol.Value {
 // not logged.
 func newFailedAuth() *loglimit.Limit { return &loglimit.Limit{Burst: 1, Every: time.Second} }
 
-// mostOfUser bounds the logged bytes of a user's name, here and in the audit log. The name may be a misplaced password.
-const mostOfUser = 64
+// maxUserBytes bounds a user's name here and in the audit log. The name may be a misplaced password.
+const maxUserBytes = 64
 
 // noteFailedAuth counts an attempt with a wrong user or password, and logs the user and the address.
 func (s *Server) noteFailedAuth(addr, user string, attrs ...any) {
@@ -118,7 +118,7 @@ func (s *Server) noteFailedAuth(addr, user string, attrs ...any) {
 	if !ok {
 		return
 	}
-	user = user[:min(len(user), mostOfUser)]
+	user = user[:min(len(user), maxUserBytes)]
 	s.cfg.Audit.Note(audit.Line{Event: audit.LoginRefused, Addr: addr, User: user, Count: uint64(silent)})
 	s.cfg.Logger.Warn("authentication failed", append([]any{
 		"client", addr, "user", user, "not_logged_before", silent,

@@ -128,20 +128,20 @@ type Backups interface {
 }
 
 const (
-	// mostDetailed bounds the clients of a reply that other nodes are asked about, and perQuestion those of one question:
-	// the answer must fit into a message.
-	mostDetailed = 1000
-	perQuestion  = 128
+	// maxDetailedClients bounds the clients of a reply that other nodes are asked about, and perQuestion those of one
+	// question: the answer must fit into a message.
+	maxDetailedClients = 1000
+	perQuestion        = 128
 	// detailsWithin bounds the time of all questions for a reply. A node that did not answer in time is not asked again
 	// for silentFor.
 	detailsWithin = 300 * time.Millisecond
 	silentFor     = 5 * time.Second
-	// commandWithin bounds the time in which other nodes run a command about a client. mostAsking bounds the commands that
-	// this node has them run at a time, since they answer few questions of a node at a time.
-	commandWithin = 2 * time.Second
-	mostAsking    = 4
-	// mostOfName bounds the bytes of a client's name in replies.
-	mostOfName = 64
+	// commandWithin bounds the time in which other nodes run a command about a client. maxRemoteCommands bounds the
+	// commands that this node has them run at a time, since they answer few questions of a node at a time.
+	commandWithin     = 2 * time.Second
+	maxRemoteCommands = 4
+	// maxNameBytes bounds a client's name in replies.
+	maxNameBytes = 64
 )
 
 // BackupSource describes the state of a backup.

@@ -210,7 +210,7 @@ func (s *Server) detailsOf(ctx context.Context, people []*protocol.Value) *detai
 	byNode := make(map[string][]clientName)
 	seen := make(map[clientName]bool)
 	for _, p := range people {
-		if name, ok := clientIn(p); ok && !seen[name] && len(seen) < mostDetailed {
+		if name, ok := clientIn(p); ok && !seen[name] && len(seen) < maxDetailedClients {
 			seen[name] = true
 			byNode[name.node] = append(byNode[name.node], name)
 		}
@@ -312,15 +312,15 @@ func (s *Server) addPolls(row *protocol.Value, db int, key string) {
 	}
 	waiters := s.backend.StockWaiters(db, key)
 	*count = protocol.Integer(int64(len(waiters)))
-	shown := make([]protocol.Value, 0, min(len(waiters), mostPolls))
-	for i := range waiters[:min(len(waiters), mostPolls)] {
+	shown := make([]protocol.Value, 0, min(len(waiters), maxShownPolls))
+	for i := range waiters[:min(len(waiters), maxShownPolls)] {
 		shown = append(shown, showPoll(&waiters[i]))
 	}
 	*list = protocol.Array(shown...)
 }
 
-// mostPolls bounds the shown clients that poll for one lock.
-const mostPolls = 100
+// maxShownPolls bounds the shown clients that poll for one lock.
+const maxShownPolls = 100
 
 // showPoll returns a client that polls, with the fields of a waiter.
 func showPoll(w *fsm.StockWaiter) protocol.Value {

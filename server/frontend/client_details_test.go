@@ -115,11 +115,11 @@ func TestClientsOfOtherNodes(t *testing.T) {
 		require.Equal(t, protocol.Integer(0), a.do("CLIENT", "KILL", "ID", id), "n2 had the client")
 
 		var all sync.WaitGroup
-		for range 3 * mostAsking {
+		for range 3 * maxRemoteCommands {
 			all.Go(func() { require.Equal(t, protocol.Integer(0), a.do("CLIENT", "KILL", "ID", id)) })
 		}
 		all.Wait()
-		require.EqualValues(t, mostAsking, most.Load(), "commands that others are asked to run at a time")
+		require.EqualValues(t, maxRemoteCommands, most.Load(), "commands that others are asked to run at a time")
 	})
 }
 
@@ -282,7 +282,7 @@ func TestClientDetailsAreBounded(t *testing.T) {
 				return ClientsAnswer{Clients: all}, nil
 			},
 		}, cl)
-		keys := make([]string, mostDetailed+50)
+		keys := make([]string, maxDetailedClients+50)
 		for i := range keys {
 			keys[i] = fmt.Sprint("k", i)
 		}
@@ -305,7 +305,7 @@ func TestClientDetailsAreBounded(t *testing.T) {
 				protocol.Integer(4))
 			names[i] = &v
 		}
-		require.Len(t, s.detailsOf(t.Context(), names).of, mostDetailed)
+		require.Len(t, s.detailsOf(t.Context(), names).of, maxDetailedClients)
 	})
 }
 
@@ -318,7 +318,7 @@ func TestClientsAnswersAreBounded(t *testing.T) {
 		q.Conns[0] = 1
 		a := s.Clients(q)
 		require.Len(t, a.Clients, perQuestion)
-		require.Equal(t, strings.Repeat("x", mostOfName), a.Clients[0].Name)
+		require.Equal(t, strings.Repeat("x", maxNameBytes), a.Clients[0].Name)
 		require.Empty(t, a.Clients[1].Addr)
 		q.Incarnation++
 		require.Empty(t, s.Clients(q).Clients[0].Addr)

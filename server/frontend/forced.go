@@ -96,10 +96,10 @@ func ofBroken(h *event.BrokenHold) []any {
 	return attrs
 }
 
-func shortened(text string) string { return text[:min(len(text), mostOfText)] }
+func shortened(text string) string { return text[:min(len(text), maxLoggedBytes)] }
 
 const (
 	lockBroken = "lock broken by force"
-	// mostOfText bounds the logged bytes of a key, an owner or a note.
-	mostOfText = 128
+	// maxLoggedBytes bounds a logged key, owner or note.
+	maxLoggedBytes = 128
 )

@@ -14,8 +14,8 @@ import (
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
-// mostIdleBytes is the most that an idle connection may cost, with the goroutine's stack.
-const mostIdleBytes = 12 << 10
+// maxIdleBytes bounds the memory of an idle connection, with its goroutine's stack.
+const maxIdleBytes = 12 << 10
 
 // TestIdleConnections measures what idle connections cost after each has run a
 // few commands.
@@ -23,7 +23,7 @@ func TestIdleConnections(t *testing.T) {
 	protocoltest.SkipShort(t, "opens a thousand sockets")
 	heap, stacks := idleBytes(t, 1000)
 	t.Logf("an idle connection costs %d bytes of heap and %d of stack", heap, stacks)
-	require.Less(t, heap+stacks, mostIdleBytes)
+	require.Less(t, heap+stacks, maxIdleBytes)
 }
 
 // BenchmarkIdleConnections reports the same for ten thousand, or as many as may be open.

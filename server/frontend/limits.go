@@ -35,14 +35,14 @@ type limited struct {
 }
 
 // move counts a connection for the user to, and no longer for the user from. It returns false, and changes nothing, if
-// to has most connections already; 0 is no limit. An empty name is no user.
-func (l *limits) move(from, to string, most uint64) bool {
+// to has limit connections already; 0 is no limit. An empty name is no user.
+func (l *limits) move(from, to string, limit uint64) bool {
 	if from == to {
 		return true
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if to != "" && most != 0 && uint64(l.conns[to]) >= most {
+	if to != "" && limit != 0 && uint64(l.conns[to]) >= limit {
 		return false
 	}
 	if l.conns == nil {
@@ -134,8 +134,8 @@ func (p *pace) take(now time.Time, n int, perSecond uint64) time.Duration {
 		p.free = least
 	}
 	p.free = p.free.Add(time.Duration(uint64(n) * uint64(time.Second) / perSecond))
-	if most := now.Add(longestPause); p.free.After(most) {
-		p.free = most
+	if latest := now.Add(longestPause); p.free.After(latest) {
+		p.free = latest
 	}
 	pause := max(0, p.free.Sub(now))
 	p.paused += pause
@@ -175,9 +175,9 @@ func (q *limited) setLimit(user string) {
 	q.limit.Store(q.srv.limits.of(q.srv.cfg.Users.Held().Find(user)))
 }
 
-// countAs counts the connection for a user. It returns false, and changes nothing, if the user has most already.
-func (q *limited) countAs(name string, most uint64) bool {
-	if !q.srv.limits.move(q.countedAs, name, most) {
+// countAs counts the connection for a user. It returns false, and changes nothing, if the user has limit already.
+func (q *limited) countAs(name string, limit uint64) bool {
+	if !q.srv.limits.move(q.countedAs, name, limit) {
 		return false
 	}
 	q.countedAs = name

@@ -179,7 +179,7 @@ func TestFailedAuthIsLogged(t *testing.T) {
 		require.Len(t, lines, 2)
 		require.Contains(t, lines[0], "user=default not_logged_before=0")
 		require.Contains(t, lines[0], "client=")
-		require.Contains(t, lines[1], "user="+strings.Repeat("u", mostOfUser)+" not_logged_before=99")
+		require.Contains(t, lines[1], "user="+strings.Repeat("u", maxUserBytes)+" not_logged_before=99")
 		require.NotContains(t, log.String(), "guessed")
 		require.Equal(t, uint64(101), s.metrics.Refused.Load())
 

@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	// mostNotices and mostNoticeBytes bound the waits with NOTIFY of a connection.
-	mostNotices     = 10_000
-	mostNoticeBytes = 16 << 20
+	// maxNotices and maxNoticeBytes bound the waits with NOTIFY of a connection.
+	maxNotices     = 10_000
+	maxNoticeBytes = 16 << 20
 	// noticeBytes is the memory of a wait beyond its words: entries of two maps, here and in package sessions. keyBytes is
 	// that of a key beyond its bytes.
 	noticeBytes = 400
@@ -120,7 +120,7 @@ func (c *conn) addNotice(p *pending) bool {
 	o, l := &c.outbox, &c.locks
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if len(l.notices) >= mostNotices || l.bytes.Load()+p.bytes() > mostNoticeBytes {
+	if len(l.notices) >= maxNotices || l.bytes.Load()+p.bytes() > maxNoticeBytes {
 		return false
 	}
 	p.ticket, p.state = c.srv.backend.Clients().Waiters.Enter(len(p.keys), p.complete), pendingWaiting

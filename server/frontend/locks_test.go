@@ -260,7 +260,7 @@ func TestNoticesAreBounded(t *testing.T) {
 		key := strings.Repeat("k", 60_000)
 		require.Equal(t, ":1\r\n", answer(holder, "LOCK.ACQUIRE", key, "holder", "PX", "60000"))
 		waiting := 0
-		for ; waiting < mostNotices; waiting++ {
+		for ; waiting < maxNotices; waiting++ {
 			if got := answer(c, "LOCK.ACQUIRE", key, strings.Repeat("o", waiting), "PX", "60000", "WAIT", "0",
 				"NOTIFY"); got != ":0\r\n" {
 				require.Equal(t, "-ERR too many waits with NOTIFY on this connection\r\n", got)

@@ -26,8 +26,8 @@ func memberHandlers() map[string]handler {
 // changeWithin bounds the time of a change. The client then gets the error that the outcome is unknown.
 const changeWithin = 25 * time.Second
 
-// mostOfWord bounds the bytes of a word in a change. All names and IDs are shorter.
-const mostOfWord = 256
+// maxWordBytes bounds a word of a change. All names and IDs are shorter.
+const maxWordBytes = 256
 
 var (
 	errNoAdministration = protocol.NewError("this node cannot change the members")
@@ -60,10 +60,10 @@ func changeOfMembers(op reconfig.Op) handler {
 func (s *Server) changeAsked(p *profile, op reconfig.Op, args [][]byte) (q reconfig.Request, refusal *protocol.Error) {
 	name := p.view().name
 	q = reconfig.Request{Op: op, Asker: reconfig.Asker{
-		Node: s.cfg.Node.Name, User: "default", Addr: p.addr.String(), Name: name[:min(len(name), mostOfWord)],
+		Node: s.cfg.Node.Name, User: "default", Addr: p.addr.String(), Name: name[:min(len(name), maxWordBytes)],
 	}}
 	for i, word := range args[1:] {
-		if len(word) > mostOfWord {
+		if len(word) > maxWordBytes {
 			return q, errLongMember
 		}
 		forces := op == reconfig.Remove || op == reconfig.Demote || op == reconfig.Replace || op == reconfig.Repair

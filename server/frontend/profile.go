@@ -94,8 +94,8 @@ func (p *profile) breaker() (address, name string) {
 func (p *profile) detail(now time.Time) ClientDetail {
 	s := p.view()
 	name := s.name
-	if len(name) > mostOfName {
-		name = strings.ToValidUTF8(name[:mostOfName], "")
+	if len(name) > maxNameBytes {
+		name = strings.ToValidUTF8(name[:maxNameBytes], "")
 	}
 	return ClientDetail{
 		Addr: p.addr.String(), Name: name,

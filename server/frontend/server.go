@@ -80,7 +80,7 @@ func New(cfg Config, backend Backend) *Server {
 		sentinelHub: pubsub.New(cfg.Logger), memory: clientMemory{limit: int64(cfg.MaxMemoryClientsBytes)},
 		slow: observe.NewSlowlog(), failedAuth: newFailedAuth(), forced: newForced(),
 	}
-	s.asking = make(chan struct{}, mostAsking)
+	s.asking = make(chan struct{}, maxRemoteCommands)
 	s.ids.begin(backend.Origin())
 	s.pool.New = func() any {
 		return &work{in: make([]byte, 0, pooledIn), reader: protocol.NewReader(protocol.DefaultLimits())}

@@ -104,7 +104,7 @@ func (s *Server) nodeSettings() []nodeSetting {
 	return []nodeSetting{
 		{"latency-monitor-threshold", 0, &s.slow.MonitorMillis},
 		{"slowlog-log-slower-than", -1, &s.slow.AboveMicros},
-		{"slowlog-max-len", 0, &s.slow.MostEntries},
+		{"slowlog-max-len", 0, &s.slow.MaxEntries},
 	}
 }
 

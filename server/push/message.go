@@ -44,12 +44,12 @@ func ForRESP3(elems ...protocol.Value) *Message {
 
 // encode returns the bytes in a slice without spare capacity.
 func encode(v *protocol.Value, resp int) []byte {
-	size, _ := v.SizeWithin(mostBytes)
+	size, _ := v.SizeWithin(maxMessageBytes)
 	return v.AppendTo(make([]byte, 0, size), resp)
 }
 
-// mostBytes exceeds all messages, since a command's arguments are bounded by far less.
-const mostBytes = 1 << 30
+// maxMessageBytes is more than any message has, since the limit of a command's arguments is far lower.
+const maxMessageBytes = 1 << 30
 
 // flat reports whether v differs between the versions of RESP only in its first byte.
 func flat(v *protocol.Value) bool {

@@ -120,11 +120,11 @@ func (l *parallelLog) GetLog(index uint64, log *raft.Log) error {
 	if l.configurations != nil {
 		l.configurations.read(log)
 	}
-	most := strippedOver
+	maxBytes := strippedOver
 	if l.applied != nil && index > l.applied()+wholeAhead {
-		most = strippedAheadOver
+		maxBytes = strippedAheadOver
 	}
-	if log.Type == raft.LogCommand && len(log.Data) > most {
+	if log.Type == raft.LogCommand && len(log.Data) > maxBytes {
 		// The store may have read both into one piece of memory, which the extensions would keep.
 		log.Data, log.Extensions = l.placeholder, bytes.Clone(log.Extensions)
 	}
@@ -337,9 +337,9 @@ func (l *parallelLog) forget(last, index uint64) {
 	}
 }
 
-// trailing returns how many of the newest entries are to be kept over a snapshot: enough for the
-// limit of bytes, and most at most; or all from needed on, if they are within the limit for a member that lags.
-func (l *parallelLog) trailing(most, needed uint64) (uint64, error) {
+// trailing returns how many of the newest entries a snapshot leaves in the log: as many as fill the byte limit, up to
+// maxEntries, or all from needed on if they are within the limit for a lagging member.
+func (l *parallelLog) trailing(maxEntries, needed uint64) (uint64, error) {
 	last, err := l.LastIndex()
 	if err != nil {
 		return 0, err
@@ -353,14 +353,14 @@ func (l *parallelLog) trailing(most, needed uint64) (uint64, error) {
 	l.mu.Unlock()
 	// Entries of this node's former life are read, once: from here on others are newer. They are on
 	// the disk.
-	for ; bytes < l.sizes.limit && first > 1 && last-first+1 < most; first-- {
+	for ; bytes < l.sizes.limit && first > 1 && last-first+1 < maxEntries; first-- {
 		var entry raft.Log
 		if l.store.GetLog(first-1, &entry) != nil {
 			break // the log begins here
 		}
 		bytes += sizeOfEntry(&entry)
 	}
-	return max(1, lagging, min(last-first+1, most)), nil
+	return max(1, lagging, min(last-first+1, maxEntries)), nil
 }
 
 // A leader has all that is committed. So a leader with another entry in a committed entry's place was elected by

@@ -20,9 +20,8 @@ type pacedWriter struct {
 
 const (
 	restFactor = 3
-	// mostRest bounds a rest: a long time may have been the disk's, or a pause of the whole
-	// process.
-	mostRest = 50 * time.Millisecond
+	// maxRest bounds a rest: a long time may have been the disk's, or a pause of the whole process.
+	maxRest = 50 * time.Millisecond
 )
 
 func (p *pacedWriter) Write(b []byte) (int, error) {
@@ -30,7 +29,7 @@ func (p *pacedWriter) Write(b []byte) (int, error) {
 	if index := p.applied(); err == nil && index != p.seen {
 		p.seen = index
 		if !p.resumed.IsZero() {
-			p.rest(min(restFactor*time.Since(p.resumed), mostRest))
+			p.rest(min(restFactor*time.Since(p.resumed), maxRest))
 		}
 	}
 	p.resumed = time.Now()

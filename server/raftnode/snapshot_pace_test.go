@@ -35,7 +35,7 @@ func TestPacedWriter(t *testing.T) {
 		}
 		require.Equal(t, 11*time.Millisecond, write(time.Millisecond, idle, nil))
 		require.Equal(t, (11+10*restFactor)*time.Millisecond, write(time.Millisecond, busy, nil))
-		require.Equal(t, 11*time.Second+10*mostRest, write(time.Second, busy, nil))
+		require.Equal(t, 11*time.Second+10*maxRest, write(time.Second, busy, nil))
 		stop := make(chan struct{})
 		close(stop)
 		require.Equal(t, 11*time.Second, write(time.Second, busy, stop))

@@ -418,7 +418,7 @@ func TestRefusalsAreNotWokenForLongAgo(t *testing.T) {
 			d.land(l)
 			d.propose(true)
 			d.land(l)
-			require.Equal(t, d.most, d.left())
+			require.Equal(t, d.delay, d.left())
 			d.hold()
 			d.propose(true)
 			require.False(t, woken())

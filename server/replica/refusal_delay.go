@@ -19,7 +19,7 @@ import (
 type refusalDelay struct {
 	// isNoop is [fsm.Machine.IsNoop].
 	isNoop func(body string, nowMillis int64) bool
-	most   time.Duration // the time after a useful entry; disabled if it is not above 0
+	delay  time.Duration // the time after a useful entry; disabled if it is not above 0
 	late   *time.Timer   // wakes the proposer after that time
 
 	term *leaderTerm // the leadership of these entries
@@ -35,16 +35,16 @@ type refusalDelay struct {
 }
 
 const (
-	// mostRefusals bounds the batches that wait.
-	mostRefusals = 256
+	// maxRefusals bounds the batches that wait.
+	maxRefusals = 256
 	// maxRefusalBytes bounds the bodies that are examined.
 	maxRefusalBytes = 4 << 10
 )
 
 func newRefusalDelay(
-	isNoop func(body string, nowMillis int64) bool, most time.Duration, wake chan<- struct{},
+	isNoop func(body string, nowMillis int64) bool, delay time.Duration, wake chan<- struct{},
 ) *refusalDelay {
-	d := &refusalDelay{isNoop: isNoop, most: most, late: time.AfterFunc(time.Hour, func() { notify(wake) })}
+	d := &refusalDelay{isNoop: isNoop, delay: delay, late: time.AfterFunc(time.Hour, func() { notify(wake) })}
 	d.late.Stop()
 	d.see = d.note // made once, since each method value would allocate
 	return d
@@ -53,7 +53,7 @@ func newRefusalDelay(
 // land is called when no entry of l is in flight.
 func (d *refusalDelay) land(l *leaderTerm) {
 	if d.term != l {
-		*d = refusalDelay{isNoop: d.isNoop, most: d.most, late: d.late, see: d.see, term: l}
+		*d = refusalDelay{isNoop: d.isNoop, delay: d.delay, late: d.late, see: d.see, term: l}
 	}
 	if d.useful {
 		d.useful, d.landed = false, time.Now()
@@ -61,7 +61,7 @@ func (d *refusalDelay) land(l *leaderTerm) {
 }
 
 // left returns how long refusals alone are still delayed.
-func (d *refusalDelay) left() time.Duration { return d.most - time.Since(d.landed) }
+func (d *refusalDelay) left() time.Duration { return d.delay - time.Since(d.landed) }
 
 // hold has the proposer woken after that time.
 func (d *refusalDelay) hold() {
@@ -88,7 +88,7 @@ func (d *refusalDelay) onlyRefusals(sources *[2]source, waiting *[2]forward.Span
 	for _, w := range waiting {
 		count += w.Until - w.From
 	}
-	if d.most <= 0 || count > mostRefusals {
+	if d.delay <= 0 || count > maxRefusals {
 		return false
 	}
 	for i, source := range sources {

@@ -55,8 +55,8 @@ func (c *Config) CertificateUser() string {
 	return c.TLSAuthClientsUser
 }
 
-// mostWords is how many passwords or secrets are valid at a time: the one that goes and the one that comes.
-const mostWords = 2
+// maxSecrets bounds the passwords or secrets that are valid at a time: the old one and the new one.
+const maxSecrets = 2
 
 // Unusable is why what a flag names cannot be used: another start meets the same.
 type Unusable struct{ error }
@@ -92,9 +92,9 @@ func readWords(flag, value, file string, read reader) ([]string, error) {
 	switch {
 	case len(words) == 0:
 		return nil, fmt.Errorf("%s: %s is empty", flag, file)
-	case len(words) > mostWords:
+	case len(words) > maxSecrets:
 		return nil, fmt.Errorf("%s: %s has %d lines before the first blank one: %d secrets at a time, one a line", flag,
-			file, len(words), mostWords)
+			file, len(words), maxSecrets)
 	}
 	return words, nil
 }

@@ -202,10 +202,10 @@ func lockNamed(q url.Values) (key string, db int, err error) {
 	return key, db, err
 }
 
-func number(q url.Values, name string, least, most int) (int, error) {
+func number(q url.Values, name string, low, high int) (int, error) {
 	n, err := strconv.Atoi(q.Get(name))
-	if err != nil || n < least || n > most {
-		return 0, bad("%s is a number from %d to %d", name, least, most)
+	if err != nil || n < low || n > high {
+		return 0, bad("%s is a number from %d to %d", name, low, high)
 	}
 	return n, nil
 }

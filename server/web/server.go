@@ -235,13 +235,13 @@ func (d debugWriter) Write(line []byte) (int, error) {
 // one that says nothing, must not keep out a scrape.
 type limited struct {
 	net.Listener
-	most int
+	max int // of open connections
 
 	mu   sync.Mutex
 	open list.List // of *connection, the oldest first
 }
 
-func limit(ln net.Listener, most int) net.Listener { return &limited{Listener: ln, most: most} }
+func limit(ln net.Listener, maxConns int) net.Listener { return &limited{Listener: ln, max: maxConns} }
 
 func (l *limited) Accept() (net.Conn, error) {
 	nc, err := l.Listener.Accept()
@@ -251,7 +251,7 @@ func (l *limited) Accept() (net.Conn, error) {
 	c := &connection{Conn: nc, of: l}
 	l.mu.Lock()
 	var oldest *connection
-	if l.open.Len() >= l.most {
+	if l.open.Len() >= l.max {
 		oldest = l.open.Front().Value.(*connection)
 		l.open.Remove(oldest.place)
 		oldest.place = nil

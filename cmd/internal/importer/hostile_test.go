@@ -158,7 +158,7 @@ func TestScanWithoutEnd(t *testing.T) {
 	require.NoError(t, target.FlushAll(t.Context()).Err())
 
 	pages := 0
-	for moves, most := range map[bool]int{true: mostTries * 6, false: mostTries * 2} {
+	for moves, most := range map[bool]int{true: maxTries * 6, false: maxTries * 2} {
 		pages = 0
 		source := scripted{
 			"TYPE": always(protocol.Simple("hash")), "HLEN": always(protocol.Integer(600)),

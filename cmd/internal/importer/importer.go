@@ -73,8 +73,8 @@ type Skipped struct {
 
 // Bounds of a report.
 const (
-	shownKeys   = 5
-	mostReasons = 50
+	shownKeys  = 5
+	maxReasons = 50
 )
 
 // skip is why a key is not copied.
@@ -364,7 +364,7 @@ func (w *work) skip(key string, why skip) {
 	reason := string(why)
 	at, known := w.reasons[reason]
 	if !known {
-		if len(w.reasons) >= mostReasons {
+		if len(w.reasons) >= maxReasons {
 			reason = "for further reasons"
 			at, known = w.reasons[reason]
 		}

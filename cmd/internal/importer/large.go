@@ -22,8 +22,8 @@ const (
 
 // A large key is begun anew when it has changed while it was read, or when a part of its copy was lost.
 const (
-	mostTries  = 5  // after changes
-	mostLosses = 20 // after lost parts
+	maxTries  = 5  // after changes
+	maxLosses = 20 // after lost parts
 )
 
 // errChanged: the key has changed while it was read, or its copy has not grown as it should.
@@ -35,10 +35,10 @@ var errLost = errors.New("a part may not have arrived")
 // copyLarge copies a key in parts, under another name, and gives it its name when it is whole, unless there is such a
 // key.
 func (w *work) copyLarge(ctx context.Context, r *reader, s shape) (reply int64, err error) {
-	for changes, losses := 0, 0; changes < mostTries; {
+	for changes, losses := 0, 0; changes < maxTries; {
 		reply, err = w.tryLarge(ctx, r, s)
 		switch lost := errors.Is(err, errLost); {
-		case lost && losses < mostLosses:
+		case lost && losses < maxLosses:
 			losses++
 		case errors.Is(err, errChanged):
 			changes++

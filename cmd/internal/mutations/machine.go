@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// mostImporters is how many packages judge the mistakes of another one that they import, beside its own tests.
-const mostImporters = 3
+// maxImporters bounds the packages whose tests judge the mistakes of a package that they import, beside its own tests.
+const maxImporters = 3
 
 // trial is a machine-made mistake before its judges.
 type trial struct {
@@ -95,7 +95,7 @@ func (w *workshop) judgesOf(dir string) []string {
 		return -shared
 	}
 	slices.SortStableFunc(judges, func(a, b string) int { return far(a) - far(b) })
-	return judges[:min(len(judges), mostImporters)]
+	return judges[:min(len(judges), maxImporters)]
 }
 
 // judgeBy has a judge look at the mistakes that are left.

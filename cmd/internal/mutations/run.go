@@ -37,8 +37,8 @@ type testRun struct {
 	unlimited bool // in memory: the race detector reserves terabytes
 }
 
-// mostMemory is the address space of a test, in kilobytes: a mistake may let a loop append for ever.
-const mostMemory = 12 << 20
+// maxMemoryKiB bounds the address space of a test: a mistake may make a loop append for ever.
+const maxMemoryKiB = 12 << 20
 
 func (r testRun) run(ctx context.Context) (outcome, []byte) {
 	scratch, err := os.MkdirTemp("", "holdfast-mutation-")
@@ -48,7 +48,7 @@ func (r testRun) run(ctx context.Context) (outcome, []byte) {
 	defer os.RemoveAll(scratch)
 	ctx, cancel := context.WithTimeout(ctx, r.limit+10*time.Second)
 	defer cancel()
-	memory := strconv.Itoa(mostMemory)
+	memory := strconv.Itoa(maxMemoryKiB)
 	if r.unlimited {
 		memory = "unlimited"
 	}

@@ -91,8 +91,8 @@ type Counters struct {
 
 // Counters.errors is bounded, since a script can make up prefixes. It does not count further ones.
 const (
-	mostPrefixes  = 128
-	longestPrefix = 64
+	maxPrefixes    = 128
+	maxPrefixBytes = 64
 )
 
 // CountError counts an error reply.
@@ -105,7 +105,7 @@ func (s *Counters) CountError(line string) {
 		*n++
 		return
 	}
-	if len(s.errors) >= mostPrefixes || len(prefix) > longestPrefix {
+	if len(s.errors) >= maxPrefixes || len(prefix) > maxPrefixBytes {
 		return
 	}
 	if s.errors == nil {

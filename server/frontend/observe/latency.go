@@ -18,8 +18,8 @@ type slowEvents struct {
 
 type slowSample struct{ second, millis int64 }
 
-// mostSamples bounds the samples, as in Redis.
-const mostSamples = 160
+// maxSamples bounds the samples, as in Redis.
+const maxSamples = 160
 
 // noteEvent records a slow event. The caller holds l.mu.
 func (l *Slowlog) noteEvent(kind string, at time.Time, took time.Duration) {
@@ -34,7 +34,7 @@ func (l *Slowlog) noteEvent(kind string, at time.Time, took time.Duration) {
 		e.samples[last].millis = max(e.samples[last].millis, s.millis)
 		return
 	}
-	if e.samples = append(e.samples, s); len(e.samples) > mostSamples {
+	if e.samples = append(e.samples, s); len(e.samples) > maxSamples {
 		e.samples = e.samples[1:]
 	}
 }

@@ -36,7 +36,7 @@ func TestLatencyEvents(t *testing.T) {
 	for second := range 200 {
 		note(second, 10)
 	}
-	require.Len(t, ask((*Slowlog).latencyHistory, "fast-command").Elems, mostSamples)
+	require.Len(t, ask((*Slowlog).latencyHistory, "fast-command").Elems, maxSamples)
 	require.Contains(t, ask((*Slowlog).latencyGraph, "fast-command").Str,
 		"fast-command - high 10 ms, low 10 ms (all time high 10 ms)\n---")
 	require.Equal(t, protocol.Integer(0), ask((*Slowlog).latencyReset, "command"))
@@ -56,7 +56,7 @@ func TestSlowlog(t *testing.T) {
 		noted++
 	}
 	for _, most := range []int64{3, 5, 2, 4, 0, 1, 3} {
-		l.MostEntries.Store(most)
+		l.MaxEntries.Store(most)
 		for range 8 {
 			before := l.count()
 			note()

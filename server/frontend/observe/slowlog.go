@@ -32,9 +32,9 @@ func Replies() map[string]Reply {
 
 // Slowlog has the latest slow commands, and slow events for LATENCY. Create it with [NewSlowlog].
 type Slowlog struct {
-	// AboveMicros, MostEntries and MonitorMillis are slowlog-log-slower-than, slowlog-max-len and
+	// AboveMicros, MaxEntries and MonitorMillis are slowlog-log-slower-than, slowlog-max-len and
 	// latency-monitor-threshold.
-	AboveMicros, MostEntries, MonitorMillis atomic.Int64
+	AboveMicros, MaxEntries, MonitorMillis atomic.Int64
 
 	mu      sync.Mutex
 	nextID  int64
@@ -62,17 +62,17 @@ type numbered struct {
 const (
 	defaultSlowMicros  = 10_000
 	defaultSlowEntries = 128
-	// largestSlowLog bounds slowlog-max-len, so that the log cannot use up the memory.
-	largestSlowLog = 4096
-	mostSlowArgs   = 32
-	mostSlowBytes  = 128
+	// maxSlowEntries bounds slowlog-max-len, so that the log cannot use up the memory.
+	maxSlowEntries  = 4096
+	maxSlowArgs     = 32
+	maxSlowArgBytes = 128
 )
 
 // NewSlowlog returns a log with Redis's defaults.
 func NewSlowlog() *Slowlog {
 	l := &Slowlog{events: make(map[string]*slowEvents)}
 	l.AboveMicros.Store(defaultSlowMicros)
-	l.MostEntries.Store(defaultSlowEntries)
+	l.MaxEntries.Store(defaultSlowEntries)
 	return l
 }
 
@@ -99,15 +99,15 @@ func FirstRequest(command *protocol.Command, body string) (args []string, rest s
 
 // Shorten copies the arguments of a command, without passwords. As in Redis it cuts long arguments and long lists.
 func Shorten[A ~string | ~[]byte](command *protocol.Command, args []A) []string {
-	kept := make([]string, min(len(args), mostSlowArgs))
+	kept := make([]string, min(len(args), maxSlowArgs))
 	for i := range kept {
 		switch {
-		case i == mostSlowArgs-1 && len(args) > mostSlowArgs:
+		case i == maxSlowArgs-1 && len(args) > maxSlowArgs:
 			kept[i] = fmt.Sprintf("... (%d more arguments)", len(args)-i)
 		case i > 0 && (command.Name == "auth" || command.Name == "hello"):
 			kept[i] = "(redacted)"
-		case len(args[i]) > mostSlowBytes:
-			kept[i] = fmt.Sprintf("%s... (%d more bytes)", args[i][:mostSlowBytes], len(args[i])-mostSlowBytes)
+		case len(args[i]) > maxSlowArgBytes:
+			kept[i] = fmt.Sprintf("%s... (%d more bytes)", args[i][:maxSlowArgBytes], len(args[i])-maxSlowArgBytes)
 		default:
 			kept[i] = strings.Clone(string(args[i]))
 		}
@@ -137,10 +137,10 @@ func (l *Slowlog) Note(command *protocol.Command, e Entry) {
 // add adds an entry, and drops the oldest beyond the limit. A full log copies nothing, since with a slow disk every
 // command is added. The caller holds l.mu.
 func (l *Slowlog) add(e numbered) {
-	most := int(min(l.MostEntries.Load(), largestSlowLog))
-	if len(l.entries) == most && most > 0 {
+	limit := int(min(l.MaxEntries.Load(), maxSlowEntries))
+	if len(l.entries) == limit && limit > 0 {
 		l.entries[l.oldest] = e
-		l.oldest = (l.oldest + 1) % most
+		l.oldest = (l.oldest + 1) % limit
 		return
 	}
 	if l.oldest > 0 { // the limit has changed
@@ -148,7 +148,7 @@ func (l *Slowlog) add(e numbered) {
 		l.oldest = 0
 	}
 	l.entries = append(l.entries, e)
-	if over := len(l.entries) - most; over > 0 {
+	if over := len(l.entries) - limit; over > 0 {
 		l.entries = slices.Clone(l.entries[over:])
 	}
 }

@@ -5,7 +5,7 @@
   const every = 2000; // milliseconds between two looks at locks and members
   const everyHour = 10000; // and at the last hour
   const rows = 50; // of the list of locks
-  const mostShown = 160; // characters of a name in a table
+  const maxNameChars = 160; // characters of a name in a table
 
   const $ = (id) => document.getElementById(id);
   const state = { members: null, one: null, hourAt: 0, lostOften: [], polledLocks: [], answered: null, timer: 0, running: false, again: false };
@@ -39,7 +39,7 @@
   }
 
   function short(text) {
-    return text.length > mostShown ? text.slice(0, mostShown) + "… (" + count(text.length) + " characters)" : text;
+    return text.length > maxNameChars ? text.slice(0, maxNameChars) + "… (" + count(text.length) + " characters)" : text;
   }
 
   const count = (n) => Number(n).toLocaleString("en-US");
@@ -520,7 +520,7 @@
         td("name", short(visible(l.key, l.keyBase64)) || "(empty name)", l.db ? el("span", { class: "kind" }, "db " + l.db) : "",
           g.count > 1 ? el("strong", { class: "kind" }, "×" + count(g.count) + (g.lastMinute ? ", " + count(g.lastMinute) + " in the last minute" : "")) : "",
           el("span", { class: "note" }, (g.count > 1 ? "last " : "") + short(visible(l.owner, l.ownerBase64)) + (l.fence ? ", fence " + l.fence : ""))),
-        td("", el("strong", {}, reasons[l.reason] || visible(l.reason)), " after " + (span(g.leastHeldMillis) === span(g.mostHeldMillis) ? "" : span(g.leastHeldMillis) + " to ") + span(g.mostHeldMillis),
+        td("", el("strong", {}, reasons[l.reason] || visible(l.reason)), " after " + (span(g.minHeldMillis) === span(g.maxHeldMillis) ? "" : span(g.minHeldMillis) + " to ") + span(g.maxHeldMillis),
           l.cause && l.cause.text ? el("span", { class: "note" }, "“" + short(visible(l.cause.text)) + "”") : "",
           why ? el("span", { class: "note" }, why) : ""));
     }));
