@@ -144,63 +144,6 @@ func TestReplaceOfALostDisk(t *testing.T) {
 	lost.fails(t, 1, "and this node's folder is empty: add it with --join")
 }
 
-// TestKilledInTheMiddle: a node is killed while the members change. The change is completed by the nodes, or by the
-// command, which asks again; and all nodes agree on it.
-func TestKilledInTheMiddle(t *testing.T) {
-	t.Parallel()
-	nodes := startNodes(t, build(t), 3, "--debug")
-	leader, one, other := parts(t, nodes)
-
-	// The node that joins, before it has a vote: it is seen, and goes on when it is back, or is removed.
-	n4 := newcomer(t, "n4", nodes)
-	require.Eventually(t, func() bool { return votes(leader, "n4") != "" }, 30*time.Second, time.Millisecond)
-	n4.Kill()
-	require.NotEmpty(t, votes(leader, "n4"))
-	n4.start(t)
-	all(t, append(nodes, n4), "n4", "yes")
-
-	// The node that is removed, before it learns so.
-	n4.Kill()
-	changes(t, other.addr, 0, "n4 was removed", "remove", "n4")
-	n4.start(t)
-	staysOut(t, n4)
-
-	slow := func(nodes ...*node) (over func()) {
-		for _, n := range nodes {
-			require.NoError(t, client(t, n).Do(t.Context(), "DEBUG", "DISK", "DELAY", "200").Err())
-		}
-		return func() {
-			for _, n := range nodes {
-				require.NoError(t, client(t, n).Do(t.Context(), "DEBUG", "DISK", "OK").Err())
-			}
-		}
-	}
-	// The leader, when the change is on its disk and on no other.
-	over := slow(one, other)
-	ended := begun(t, one.addr+","+other.addr, "demote", other.name)
-	require.Eventually(t, func() bool { return votes(leader, other.name) == "no" }, 30*time.Second, time.Millisecond)
-	leader.Kill()
-	over()
-	leader.start(t) // its vote may be one of two by now
-	ended(other.name)
-	all(t, nodes, other.name, "no")
-	changes(t, other.addr, 0, other.name+" got a vote", "promote", other.name)
-
-	// The node that was asked.
-	waitServing(t, leader)
-	leader, one, other = parts(t, nodes)
-	over = slow(other)
-	ended = begun(t, one.addr+","+other.addr+","+leader.addr, "demote", one.name)
-	require.Eventually(t, func() bool { return votes(leader, one.name) == "no" }, 30*time.Second, time.Millisecond)
-	one.Kill()
-	over()
-	ended(one.name)
-	one.start(t)
-	all(t, nodes, one.name, "no")
-	changes(t, one.addr, 0, one.name+" got a vote", "promote", one.name)
-	changes(t, one.addr, 0, "3 of 3 voters answer", "status")
-}
-
 // TestRemovedThroughItself: who has a node remove itself is told so, be it a follower or the leader, although the node
 // ends.
 func TestRemovedThroughItself(t *testing.T) {

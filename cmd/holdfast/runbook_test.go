@@ -110,9 +110,9 @@ func TestRotateAsWritten(t *testing.T) {
 		}
 		for i := range 3 {
 			m.block(t, b, i)
-			if i == 1 { // the others' files differ by now
-				m.sh(t, i, "systemctl restart holdfast\n"+whole)
-				stay[i] = m.client(t, i).Conn()
+			if i == 1 { // the others have other files by now than the last node, and must admit it
+				m.sh(t, 2, "systemctl restart holdfast\n"+whole)
+				stay[2] = m.client(t, 2).Conn()
 			}
 			for j, c := range stay {
 				require.NoError(t, c.Incr(t.Context(), "n").Err(), b.code)

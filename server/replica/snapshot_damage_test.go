@@ -9,7 +9,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/replica"
 	"github.com/holdfast/holdfast/server/replica/replicatest"
 )
@@ -99,60 +98,6 @@ func TestDamagedSnapshotAtAStart(t *testing.T) {
 			})
 		})
 	}
-}
-
-// Two of three snapshots are damaged, and the third node has not even got what the other two acknowledged since.
-func TestTwoOfThreeSnapshotsAreDamaged(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := bySnapshot(t, 3, 1)
-		c.Fill(60)
-		c.Settle()
-		snapshotAll(t, c)
-		last := c.Followers()[0]
-		last.Crash()
-		c.Fill(5)
-		require.Equal(t, protocol.OK, c.Leader().Do("SET", "acknowledged", "v"))
-		var damaged []*replicatest.Node
-		for _, n := range c.Nodes() {
-			if n != last {
-				n.PowerCut(2)
-				require.NoError(t, n.Disk.RotSnapshots())
-				damaged = append(damaged, n)
-			}
-		}
-		require.ErrorContains(t, damaged[0].Open(nil), "is damaged", "nobody is there")
-		last.Start()
-		time.Sleep(time.Minute)
-		for _, n := range damaged {
-			n.Start()
-		}
-		require.Equal(t, "v", c.Leader().Do("GET", "acknowledged").Str)
-		c.Settle()
-	})
-}
-
-// A node that is behind the log of the damaged one cannot help, until it has caught up.
-func TestNodeThatIsBehindDoesNotMend(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := bySnapshot(t, 3, 1)
-		c.Fill(20)
-		c.Settle()
-		behind, leader := c.Followers()[0], c.Leader()
-		behind.Crash()
-		other := c.Followers()[0]
-		c.Fill(60)
-		snapshotAll(t, c)
-		leader.Crash()
-		other.Crash()
-		require.NoError(t, leader.Disk.RotSnapshots())
-		behind.Start()
-		time.Sleep(time.Minute)
-		require.ErrorContains(t, leader.Open(nil), "the state here ends at index")
-		other.Start()
-		c.Fill(1)
-		leader.Start()
-		requireFollows(t, c, leader)
-	})
 }
 
 // A follower is cut off while the others acknowledge more; then the power goes. The follower comes back first, and then
