@@ -33,11 +33,11 @@ func pinned(cores string, servers func(context.Context, *builder) error) func(co
 	}
 }
 
-// withUsers is three nodes with the users of the workload flood, and with a default user who may do everything.
+// withUsers is three nodes with the users of the workload flood.
 func withUsers(ctx context.Context, b *builder) error {
-	users := "user default on nopass ~* &* +@all\n"
-	for _, name := range []string{workload.FloodUser, workload.FloodLimitedUser, workload.FloodBesideUser} {
-		users += "user " + name + " on >" + workload.FloodPassword + " ~* &* +@all\n"
+	users := ""
+	for _, name := range []string{"default", workload.FloodUser, workload.FloodLimitedUser} {
+		users += "user " + name + " on nopass ~* &* +@all\n"
 	}
 	limits := fmt.Sprintf("user %s max-commands-per-second %d\n", workload.FloodLimitedUser, workload.FloodLimit)
 	if err := os.MkdirAll(b.cluster.dir, 0o755); err != nil {

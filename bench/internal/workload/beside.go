@@ -12,10 +12,22 @@ import (
 	"github.com/holdfast/holdfast/bench/internal/resp"
 )
 
+// besideWorkers is how many connections take locks beside a neighbour's.
+const besideWorkers = 4
+
+// The users that servers with [target.Target.Users] have beside the default user: one without a limit, and one with
+// FloodLimit commands a second on each node.
+const (
+	FloodUser, FloodLimitedUser = "flood", "flood-limited"
+	FloodLimit                  = 2000
+)
+
 // A neighbour is many connections that each send much work at a time, again and again.
 type neighbour struct {
 	name        string
 	connections int
+	// user is the connections' user; empty: the default user.
+	user string
 	// commands is what a connection sends in one pipeline.
 	commands func(worker, turn int) [][]string
 	// ends: the neighbour's leases end, e.Sizes.Locks of them at the instant at which the window opens. Its connection
@@ -60,6 +72,21 @@ var neighbours = []neighbour{
 	{name: "ends", connections: 1, ends: true},
 }
 
+// floods are pipelines of a user without a limit and of one with a limit.
+var floods = []neighbour{
+	{name: "flooded", connections: 32, user: FloodUser, commands: flood},
+	{name: "limited", connections: 32, user: FloodLimitedUser, commands: flood},
+}
+
+// flood sets random keys.
+func flood(worker, turn int) (all [][]string) {
+	random := newRandom(worker<<32 + turn)
+	for range 64 {
+		all = append(all, []string{"set", prefix + "flood:" + strconv.Itoa(random.IntN(pipelineKeys)), holder})
+	}
+	return all
+}
+
 // Neighbours are the steps of the workload beside: acquires alone, and beside each neighbour by its name.
 func Neighbours() []string {
 	names := []string{alone.name}
@@ -74,7 +101,7 @@ var alone = neighbour{name: "alone"}
 
 // beside measures acquires of pairs: without a neighbour, and beside each. What a neighbour is refused is counted, and
 // is no error.
-func beside(ctx context.Context, e Env) (*Figures, error) {
+func beside(ctx context.Context, e Env, neighbours []neighbour) (*Figures, error) {
 	endpoints, err := e.Target.Endpoints(ctx)
 	if err != nil {
 		return nil, err
@@ -98,6 +125,7 @@ func beside(ctx context.Context, e Env) (*Figures, error) {
 			f.merge(map[string]float64{
 				n.name + "_p50_ratio":          acquire.P50Micros / undisturbed.P50Micros,
 				n.name + "_p99_ratio":          acquire.P99Micros / undisturbed.P99Micros,
+				n.name + "_pairs_ratio":        acquire.PerSecond / undisturbed.PerSecond,
 				n.name + "_per_second":         float64(s.Counts["done"]) / took.Seconds(),
 				n.name + "_refused_per_second": float64(s.Counts["refused"]) / took.Seconds(),
 			})
@@ -127,6 +155,11 @@ func besidePart(ctx context.Context, e Env, endpoints []string, n *neighbour) (
 			return nil, 0, err
 		}
 		defer c.Close()
+		if n.user != "" && i >= besideWorkers {
+			if _, err := c.Do("auth", n.user, ""); err != nil {
+				return nil, 0, fmt.Errorf("user %q: %w", n.user, err)
+			}
+		}
 		switch {
 		case i < besideWorkers:
 			ops = append(ops, besidePair(e, c, i))
@@ -154,6 +187,27 @@ func besidePart(ctx context.Context, e Env, endpoints []string, n *neighbour) (
 	s.Steps["acquire"] = acquire
 	return s, took, nil
 }
+
+// besidePair takes a lock of the worker's and gives it back.
+func besidePair(e Env, c *resp.Conn, worker int) load.Op {
+	key, tokens := prefix+"beside:"+strconv.Itoa(worker), newTokens()
+	return func(_ context.Context, start time.Time, r *load.Recorder) error {
+		token := tokens.token()
+		if v, err := c.Do("set", key, token, "nx", "px", strconv.FormatInt(e.Client.TTL.Milliseconds(), 10)); err != nil ||
+			v.Str != "OK" {
+			return errors.Join(err, errNotTaken)
+		}
+		acquired := time.Now()
+		if _, err := c.Do("delifeq", key, token); err != nil {
+			return err
+		}
+		r.Latency("acquire", start, acquired)
+		r.Latency("pair", start, time.Now())
+		return nil
+	}
+}
+
+var errNotTaken = errors.New("a free lock was refused")
 
 var errAllEnded = errors.New("all leases have ended")
 

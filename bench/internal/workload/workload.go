@@ -188,10 +188,15 @@ func All() []Workload {
 			About: "connections with a session of their own that holds a lock: CPU, log entries and memory while nothing is said",
 		},
 		{
-			Name: "beside", RESP: true, Once: true, Run: beside,
+			Name: "beside", RESP: true, Once: true,
+			Run:   func(ctx context.Context, e Env) (*Figures, error) { return beside(ctx, e, neighbours) },
 			About: "acquires alone, and beside neighbours: pipelines, scripts, large values, joins of a queue, leases that end",
 		},
-		{Name: "flood", RESP: true, Users: true, Once: true, Run: flood, About: "pairs of one user alone, beside another's flood of SET in pipelines, and beside the same with a limit of commands a second"},
+		{
+			Name: "flood", RESP: true, Users: true, Once: true,
+			Run:   func(ctx context.Context, e Env) (*Figures, error) { return beside(ctx, e, floods) },
+			About: "acquires alone, beside a user's flood of SET in pipelines, and beside the same with a limit of commands a second",
+		},
 	}, failures()...)
 }
 
