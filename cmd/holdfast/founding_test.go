@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -77,14 +76,14 @@ func TestFirstStartWithoutANode(t *testing.T) {
 	require.ErrorContains(t, err, "CLUSTERDOWN")
 	_, err = c.BLPop(t.Context(), time.Minute, "list").Result()
 	require.ErrorContains(t, err, "CLUSTERDOWN")
-	status, _ := httpGet(t, "http://"+monitoring+"/livez")
+	status, _ := look(t, monitoring, "/livez")
 	require.Equal(t, http.StatusOK, status)
 	changes(t, nodes[0].addr, statusAtRisk, "n1 belongs to no cluster yet: waiting for nodes of the initial cluster: n3.",
 		"status")
-	status, body := httpGet(t, "http://"+monitoring+"/readyz")
+	status, body := look(t, monitoring, "/readyz")
 	require.Equal(t, http.StatusServiceUnavailable, status)
 	require.Contains(t, body, "waiting for nodes of the initial cluster: n3")
-	status, _ = httpGet(t, "http://"+monitoring+"/metrics")
+	status, _ = look(t, monitoring, "/metrics")
 	require.Equal(t, http.StatusOK, status)
 	nodes[1].stop(t)
 	require.Zero(t, nodes[1].ExitCode(), "a node can be stopped while it waits")
@@ -94,16 +93,6 @@ func TestFirstStartWithoutANode(t *testing.T) {
 		waitServing(t, n)
 		require.NoError(t, client(t, n).Incr(t.Context(), "a").Err())
 	}
-}
-
-func httpGet(t *testing.T, url string) (status int, body string) {
-	t.Helper()
-	resp, err := http.Get(url)
-	require.NoError(t, err)
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	require.NoError(t, err)
-	return resp.StatusCode, string(text)
 }
 
 // TestWipedNode: a node whose folder was emptied has no part in its cluster, and says so. Under a new name it joins,

@@ -4,16 +4,12 @@ package main
 
 import (
 	"context"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
 // votes says what a node knows of a member's vote: "yes", "no", or "" if there is no such member.
@@ -122,26 +118,6 @@ func TestMembersByCommand(t *testing.T) {
 		" is no member\n", "remove", one.name, leader.name, "--gone-ok")
 	changes(t, other.addr, 0, "holdfast cluster: n9 is no member\n", "remove", "n9", "--gone-ok")
 	changes(t, other.addr, 1, other.name+" is the last voter", "remove", other.name, "--force")
-}
-
-// TestReplaceOfALostDisk: the silent member goes, the new one votes, and the emptied folder has no part.
-func TestReplaceOfALostDisk(t *testing.T) {
-	nodes := startNodes(t, build(t), 3)
-	_, lost, rest := parts(t, nodes)
-	lost.Kill()
-	require.NoError(t, os.RemoveAll(*lost.flag("data-dir")))
-	n4 := newcomer(t, "n4", []*node{rest}, "--non-voter")
-	all(t, []*node{rest}, "n4", "no")
-	n4.logs(t, "msg=joined")
-	identity := protocoltest.ReadFile(t, filepath.Join(*n4.flag("data-dir"), "identity.json"))
-	require.Contains(t, identity, `"joinedAt"`, "it knows which configuration has it before it gets the entry")
-	changes(t, rest.addr, 0, lost.name+" was removed", "replace", lost.name, "n4")
-	waitServing(t, n4)
-	all(t, []*node{rest, n4}, "n4", "yes")
-	all(t, []*node{rest, n4}, lost.name, "")
-	changes(t, rest.addr, 0, "3 of 3 voters answer", "status")
-	lost.start(t)
-	lost.fails(t, 1, "and this node's folder is empty: add it with --join")
 }
 
 // TestRemovedThroughItself: who has a node remove itself is told so, be it a follower or the leader, although the node

@@ -9,8 +9,10 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -48,6 +50,18 @@ func (a *authority) issue(t *testing.T, name string) {
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}, a.Certificate).Write(t, a.dir, name)
+}
+
+// pair is a new certificate of a, with its key.
+func (a *authority) pair(t *testing.T, name string) (cert, key string) {
+	t.Helper()
+	a.issue(t, name)
+	return a.text(t, name+".crt"), a.text(t, name+".key")
+}
+
+func (a *authority) text(t *testing.T, file string) string {
+	t.Helper()
+	return protocoltest.ReadFile(t, a.file(file))
 }
 
 func (a *authority) clientConfig(t *testing.T, name string) *tls.Config {
@@ -148,6 +162,55 @@ func newStranger(t *testing.T) *authority {
 	a := newAuthority(t)
 	a.issue(t, "client")
 	return a
+}
+
+// reload sends SIGHUP, and waits until the node has read its credentials again.
+func (n *node) reload(t *testing.T) {
+	t.Helper()
+	const read = `msg="credentials read again"`
+	before := strings.Count(n.Output(), read)
+	require.NoError(t, n.Signal(syscall.SIGHUP))
+	require.Eventually(t, func() bool { return strings.Count(n.Output(), read) > before }, 10*time.Second,
+		5*time.Millisecond, "%s", n.Output())
+}
+
+// TestSecretOfOneNode: a secret that was changed on one node alone is known at once, on all nodes, while all
+// connections stay; and that it fits again.
+func TestSecretOfOneNode(t *testing.T) {
+	t.Parallel()
+	exe, secrets := build(t), t.TempDir()
+	give := func(node, text string) {
+		require.NoError(t, os.WriteFile(filepath.Join(secrets, node), []byte(text), 0o600))
+	}
+	nodes := plan(t, exe, 3, "--cluster-secret-file", filepath.Join(secrets, "{node}"), "--http-addr", "127.0.0.1:0")
+	for _, n := range nodes {
+		give(n.name, "one\n")
+		n.start(t)
+	}
+	status := func(n *node) (string, int) {
+		cmd := exec.Command(exe, "cluster", "status", "--server", n.addr)
+		out, _ := cmd.CombinedOutput()
+		return string(out), cmd.ProcessState.ExitCode()
+	}
+	become := func(want int) {
+		t.Helper()
+		for _, n := range nodes {
+			require.Eventually(t, func() bool { _, got := status(n); return got == want }, 60*time.Second, 100*time.Millisecond,
+				"%s", n.Output())
+		}
+	}
+	become(0)
+	give("n3", "another\n")
+	nodes[2].reload(t)
+	become(3)
+	for _, n := range nodes {
+		out, _ := status(n)
+		require.Regexp(t, `3 of 3 voters answer, 1 may fail\.\nNot well: n[12] and n3 do not admit each other: .*secret`, out)
+	}
+	require.Contains(t, nodes[2].Output(), "this node and another member do not admit each other")
+	give("n3", "one\n")
+	nodes[2].reload(t)
+	become(0)
 }
 
 // TestUsersOfANode: a user for monitoring reads what monitoring needs, and nothing else; a team's user locks under its
