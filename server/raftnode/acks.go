@@ -12,28 +12,26 @@ import (
 	"github.com/holdfast/holdfast/server/members"
 )
 
-// acks knows what the other nodes have acknowledged: how far their logs agree with this node's, and
-// how recently each node took this node for the leader.
+// acks records what the other members have acknowledged: the prefix of this leader's log that each has, and the last
+// leadership check that each confirmed.
 //
-// Recently is counted in rounds, not in time. A round is a leadership check, and is over when a
-// majority has acknowledged, in this node's term, a request that was sent after the round began.
-// Raft's VerifyLeader also takes acknowledgements of requests from before. A leader that was frozen
-// between sending and receiving could then take old acknowledgements as confirmation, although
-// another leader has been elected meanwhile, and serve a stale read.
+// A leadership check is a round. It is confirmed when a majority has acknowledged, in this node's term, a request that
+// was sent after the round began. Raft's VerifyLeader also counts acknowledgements of earlier requests, so a leader
+// that was frozen between sending and receiving could confirm itself and serve a stale read after another's election.
 //
-// Acknowledgements are counted by the configuration in effect. A round is confirmed under a single configuration:
-// a round during which the configuration changes has moved, and the caller begins another.
+// The configuration in effect decides whose acknowledgements count. A round during which the configuration changes
+// confirms nothing (see [Acknowledgement.Moved]), and the caller begins another.
 type acks struct {
 	self raft.ServerID
-	// recent is how long the time of a round trip to a member counts for quorum.
+	// recent is the age up to which a member's round-trip time counts for quorum.
 	recent time.Duration
 
 	mu      sync.Mutex
 	view    *view
-	round   uint64 // the newest that began
+	round   uint64 // number of the newest round
 	peers   map[raft.ServerID]*peerAck
 	waiters []*Acknowledgement
-	// quorum is the time of a round trip to as many voters as make a majority with this node; 0: it is not known.
+	// quorum is the round-trip time to the nearest voters that make a majority with this node, in ns; 0 if unknown.
 	quorum atomic.Int64
 }
 
@@ -42,24 +40,24 @@ type peerAck struct {
 	voter    bool
 	term     uint64
 	round    uint64 // the newest round that had begun when an acknowledged request was sent
-	match    uint64 // the other log agrees with the leader's up to here
-	snapshot uint64 // up to here, on its way to the member, or what the member has caught up from since; 0: none
+	match    uint64 // index up to which the member's log agrees with the leader's
+	snapshot uint64 // index of the snapshot being sent, or behind which the member catches up; 0 if none
 	notified uint64 // the highest commit index that was sent to the member
 	heard    time.Time
-	trip     leastTime
+	trip     minTime
 }
 
-// leastTime is the least of the last times, of tripTimes to twice as many; 0: there are too few. A busy machine makes
-// most of them long, and a longer way all.
-type leastTime struct {
+// minTime is the minimum of the last tripTimes to 2*tripTimes times, or 0 if there are fewer. Load lengthens most
+// times; only a longer distance lengthens the minimum.
+type minTime struct {
 	least, before time.Duration
 	count         int
-	at            time.Time // of the last
+	at            time.Time // of the last time added
 }
 
 const tripTimes = 16
 
-func (l *leastTime) add(d time.Duration) {
+func (l *minTime) add(d time.Duration) {
 	l.at = time.Now()
 	if l.count%tripTimes == 0 || d < l.least {
 		l.least = d
@@ -69,43 +67,42 @@ func (l *leastTime) add(d time.Duration) {
 	}
 }
 
-// isKnown reports whether there are enough times, and the last was after since.
-func (l *leastTime) isKnown(since time.Time) bool { return l.count >= tripTimes && l.at.After(since) }
+// isKnown reports whether there are enough times and the last was added after since.
+func (l *minTime) isKnown(since time.Time) bool { return l.count >= tripTimes && l.at.After(since) }
 
-func (l *leastTime) get() time.Duration {
+func (l *minTime) get() time.Duration {
 	if l.count%tripTimes > 0 {
 		return min(l.before, l.least)
 	}
 	return l.before
 }
 
-// Acknowledgement is a wait until enough nodes are far enough.
+// Acknowledgement is a wait until enough voters satisfy a condition.
 type Acknowledgement struct {
 	acks    *acks
-	nodes   int // how many others; majority: as many as make a majority with this node
+	nodes   int // number of other voters, or majority
 	reached func(*peerAck) bool
 	moved   bool
 	done    chan struct{}
 }
 
-// majority stands for as many other voters as make a majority with this node.
+// majority means as many other voters as make a majority with this node.
 const majority = -1
 
-// Done returns a channel that is closed when enough nodes have acknowledged, or the round has moved.
+// Done returns a channel that is closed when enough voters have acknowledged or the members have changed.
 func (w *Acknowledgement) Done() <-chan struct{} { return w.done }
 
-// Moved reports, after Done, that the members changed during the round, which confirms nothing.
+// Moved reports, after Done, that the members changed during the round, so that it confirms nothing.
 func (w *Acknowledgement) Moved() bool { return w.moved }
 
-// End ends the wait, and returns how many voters have acknowledged. The caller must call End.
-func (w *Acknowledgement) End() int { return w.acks.forget(w) }
+// End ends the wait and returns the number of voters that have acknowledged. Each wait must be ended.
+func (w *Acknowledgement) End() int { return w.acks.endWait(w) }
 
 func newAcks(self string, recent time.Duration) *acks {
 	return &acks{self: raft.ServerID(self), recent: recent, peers: make(map[raft.ServerID]*peerAck), view: &view{}}
 }
 
-// reconfigure goes over to another configuration. What a node that is no member acknowledged is forgotten: as a
-// member again it begins anew.
+// reconfigure sets the configuration in effect and drops the acknowledgements of nodes that are no longer members.
 func (a *acks) reconfigure(v *view) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -128,22 +125,22 @@ func (a *acks) reconfigure(v *view) {
 	a.endWaits()
 }
 
-// knows reports whether id is another member.
-func (a *acks) knows(id raft.ServerID) bool {
+// hasPeer reports whether id is another member.
+func (a *acks) hasPeer(id raft.ServerID) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.peers[id] != nil
 }
 
-// sending returns the round to note when a request that is sent now is acknowledged.
-func (a *acks) sending() uint64 {
+// currentRound returns the round to pass to note when a request that is sent now is acknowledged.
+func (a *acks) currentRound() uint64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.round
 }
 
-// agreed returns how far peer's log is known to agree in term; 0: not known.
-func (a *acks) agreed(peer raft.ServerID, term uint64) uint64 {
+// matchOf returns the index up to which peer's log agrees with the leader's in term, or 0 if unknown.
+func (a *acks) matchOf(peer raft.ServerID, term uint64) uint64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if p := a.peers[peer]; p != nil && p.term == term {
@@ -152,22 +149,22 @@ func (a *acks) agreed(peer raft.ServerID, term uint64) uint64 {
 	return 0
 }
 
-// shortened is told that peer's log ends at last, before match, up to where the log agreed when the peer was asked.
-// What the peer acknowledged is not counted here any more; the result is what to tell, once, or nil.
-func (a *acks) shortened(peer raft.ServerID, term, match, last uint64) Event {
+// noteShortened records that peer's log ends at last, before match, up to which the log agreed when the peer was asked.
+// It discards the peer's acknowledgements. It returns the event to report, or nil if it was returned before.
+func (a *acks) noteShortened(peer raft.ServerID, term, match, last uint64) Event {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	p := a.peers[peer]
 	if p == nil || p.term != term || p.match < match {
-		return nil // another answer said so before
+		return nil // an earlier answer reported it
 	}
 	e := LogShortened{ID: string(peer), Name: members.Name(string(peer)), LogIndex: last, Acknowledged: p.match}
 	p.match, p.notified = 0, 0
 	return e
 }
 
-// notifying notes that a request on its way to peer has the commit index of term.
-func (a *acks) notifying(peer raft.ServerID, term, index uint64) {
+// noteNotified records that a request being sent to peer has the commit index of term.
+func (a *acks) noteNotified(peer raft.ServerID, term, index uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if p := a.peers[peer]; p != nil && p.inTerm(term) {
@@ -175,7 +172,7 @@ func (a *acks) notifying(peer raft.ServerID, term, index uint64) {
 	}
 }
 
-// unnotified returns the highest committed index that peer's log has, or 0 if peer has got that index already.
+// unnotified returns the highest committed index in peer's log, or 0 if peer was already sent that commit index.
 func (a *acks) unnotified(peer raft.ServerID, term, committed uint64) uint64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -189,7 +186,7 @@ func (a *acks) unnotified(peer raft.ServerID, term, committed uint64) uint64 {
 	return 0
 }
 
-// inTerm begins anew in a newer term, and reports whether term is not over.
+// inTerm resets p if term is newer, and reports whether term is p's newest.
 func (p *peerAck) inTerm(term uint64) bool {
 	if term > p.term {
 		*p = peerAck{voter: p.voter, term: term, trip: p.trip}
@@ -197,8 +194,8 @@ func (p *peerAck) inTerm(term uint64) bool {
 	return term == p.term
 }
 
-// note records that peer acknowledged, in term, a request that was sent in
-// round. match is 0 for requests that say nothing of the log.
+// note records that peer acknowledged, in term, a request that was sent in round. match is 0 if the request confirms no
+// part of the log.
 func (a *acks) note(peer raft.ServerID, term, round, match uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -210,8 +207,8 @@ func (a *acks) note(peer raft.ServerID, term, round, match uint64) {
 	a.endWaits()
 }
 
-// took is told how long peer's answer to a heartbeat took.
-func (a *acks) took(peer raft.ServerID, d time.Duration) {
+// noteRoundTrip records the round-trip time of a heartbeat to peer.
+func (a *acks) noteRoundTrip(peer raft.ServerID, d time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if p := a.peers[peer]; p != nil {
@@ -220,8 +217,7 @@ func (a *acks) took(peer raft.ServerID, d time.Duration) {
 	a.measureQuorum()
 }
 
-// measureQuorum takes the time of a round trip to the nearest voters that have answered of late: a majority without
-// the others is as far away as that. Requires a.mu.
+// measureQuorum sets quorum from the nearest voters that answered recently. Requires a.mu.
 func (a *acks) measureQuorum() {
 	since := time.Now().Add(-a.recent)
 	var trips []time.Duration
@@ -238,7 +234,7 @@ func (a *acks) measureQuorum() {
 	a.quorum.Store(int64(quorum))
 }
 
-// roundTripTo returns the time of a round trip to peer; 0: it is not known.
+// roundTripTo returns the round-trip time to peer, or 0 if unknown.
 func (a *acks) roundTripTo(peer raft.ServerID) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -248,11 +244,11 @@ func (a *acks) roundTripTo(peer raft.ServerID) time.Duration {
 	return 0
 }
 
-// endWaits ends the waits that are over.
+// endWaits closes the waits that are satisfied or moved. Requires a.mu.
 func (a *acks) endWaits() {
 	kept := a.waiters[:0]
 	for _, w := range a.waiters {
-		if w.moved || a.enough(w) {
+		if w.moved || a.isSatisfied(w) {
 			close(w.done)
 			continue
 		}
@@ -262,8 +258,8 @@ func (a *acks) endWaits() {
 	a.waiters = kept
 }
 
-// enough reports whether enough voters have acknowledged.
-func (a *acks) enough(w *Acknowledgement) bool {
+// isSatisfied reports whether enough voters have reached w's condition. Requires a.mu.
+func (a *acks) isSatisfied(w *Acknowledgement) bool {
 	need := a.view.others
 	if w.nodes != majority {
 		need = min(w.nodes, a.view.otherVoters)
@@ -271,7 +267,7 @@ func (a *acks) enough(w *Acknowledgement) bool {
 	return a.count(w.reached) >= need
 }
 
-// count counts voters.
+// count returns the number of other voters for which reached is true. Requires a.mu.
 func (a *acks) count(reached func(*peerAck) bool) int {
 	n := 0
 	for _, p := range a.peers {
@@ -282,8 +278,7 @@ func (a *acks) count(reached func(*peerAck) bool) int {
 	return n
 }
 
-// beginRound starts a leadership check of term. The result is closed when a majority has confirmed
-// the term; the caller hands the result to forget in any case.
+// beginRound starts a leadership check of term. The wait is done when a majority has confirmed the term.
 func (a *acks) beginRound(term uint64) *Acknowledgement {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -292,14 +287,14 @@ func (a *acks) beginRound(term uint64) *Acknowledgement {
 	return a.wait(majority, func(p *peerAck) bool { return p.term == term && p.round >= round })
 }
 
-// awaitMatch waits until n others have the log up to index in term, or all other voters.
+// awaitMatch returns a wait until n other voters, or all if there are fewer, have the log up to index in term.
 func (a *acks) awaitMatch(term, index uint64, n int) *Acknowledgement {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.wait(n, func(p *peerAck) bool { return p.term == term && p.match >= index })
 }
 
-// awaitPeer waits until a voter has the log up to index in term.
+// awaitPeer returns a wait until the voter peer has the log up to index in term.
 func (a *acks) awaitPeer(peer raft.ServerID, term, index uint64) *Acknowledgement {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -308,7 +303,7 @@ func (a *acks) awaitPeer(peer raft.ServerID, term, index uint64) *Acknowledgemen
 
 func (a *acks) wait(nodes int, reached func(*peerAck) bool) *Acknowledgement {
 	w := &Acknowledgement{acks: a, nodes: nodes, reached: reached, done: make(chan struct{})}
-	if a.enough(w) {
+	if a.isSatisfied(w) {
 		close(w.done)
 	} else {
 		a.waiters = append(a.waiters, w)
@@ -316,8 +311,8 @@ func (a *acks) wait(nodes int, reached func(*peerAck) bool) *Acknowledgement {
 	return w
 }
 
-// forget ends a wait, and returns how many nodes had reached the aim.
-func (a *acks) forget(w *Acknowledgement) int {
+// endWait removes a wait and returns the number of voters that have reached its condition.
+func (a *acks) endWait(w *Acknowledgement) int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for i, other := range a.waiters {
@@ -329,8 +324,7 @@ func (a *acks) forget(w *Acknowledgement) int {
 	return a.count(w.reached)
 }
 
-// matches returns, for each of the other members, how far the log is known to agree in term; 0: not
-// known.
+// matches returns each other member's match index in term, 0 if unknown.
 func (a *acks) matches(term uint64) map[string]uint64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -344,8 +338,8 @@ func (a *acks) matches(term uint64) map[string]uint64 {
 	return m
 }
 
-// installing notes that a snapshot up to index is on its way to peer; 0: it will not arrive.
-func (a *acks) installing(peer raft.ServerID, term, index uint64) {
+// noteSnapshot records that a snapshot up to index is being sent to peer, or with index 0 that sending it failed.
+func (a *acks) noteSnapshot(peer raft.ServerID, term, index uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if p := a.peers[peer]; p != nil && p.inTerm(term) {
@@ -353,9 +347,9 @@ func (a *acks) installing(peer raft.ServerID, term, index uint64) {
 	}
 }
 
-// needed returns the entry from which on some member needs the log of this node, which leads in term and has committed
-// all up to committed; 0: none does. Members count that a snapshot is on its way to, or that catch up behind one, and
-// that have acknowledged something since then. A request names the entry before.
+// needed returns the lowest index of this leader's log that a lagging member still needs, or 0 if none does. A member
+// lags while it receives a snapshot and until it has caught up from there to committed. It counts only if it has
+// acknowledged something in term since the given time. The index is that of the entry before the next one to send.
 func (a *acks) needed(term, committed uint64, since time.Time) (index uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -373,8 +367,7 @@ func (a *acks) needed(term, committed uint64, since time.Time) (index uint64) {
 	return index
 }
 
-// heardSince returns what a node has acknowledged in term; ok: some acknowledgement is newer than
-// since.
+// heardSince returns the acknowledgement of peer in term. ok is false if peer acknowledged nothing in term after since.
 func (a *acks) heardSince(peer string, term uint64, since time.Time) (ack peerAck, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -33,7 +33,7 @@ func viewOf(self string, others ...string) *view {
 // or in another term. raft's own check accepts earlier requests.
 func TestOldAcknowledgementsConfirmNothing(t *testing.T) {
 	a := acksOf("n1", "n2", "n3")
-	before := a.sending()
+	before := a.currentRound()
 	round := a.beginRound(7)
 	confirmed := func() bool {
 		select {
@@ -45,14 +45,14 @@ func TestOldAcknowledgementsConfirmNothing(t *testing.T) {
 	}
 	a.note("n2", 7, before, 5)
 	require.False(t, confirmed(), "sent before")
-	a.note("n2", 6, a.sending(), 0)
+	a.note("n2", 6, a.currentRound(), 0)
 	require.False(t, confirmed(), "of a former term")
-	a.note("stranger", 7, a.sending(), 0)
+	a.note("stranger", 7, a.currentRound(), 0)
 	require.False(t, confirmed(), "of a stranger")
-	a.note("n3", 8, a.sending(), 0)
+	a.note("n3", 8, a.currentRound(), 0)
 	require.False(t, confirmed(), "of a later term")
 	since := time.Now()
-	a.note("n2", 7, a.sending(), 0)
+	a.note("n2", 7, a.currentRound(), 0)
 	require.True(t, confirmed())
 	heard := func(peer string, term uint64) (match uint64, ok bool) {
 		ack, ok := a.heardSince(peer, term, time.Time{})
@@ -71,7 +71,7 @@ func TestOldAcknowledgementsConfirmNothing(t *testing.T) {
 	require.True(t, ok)
 	_, ok = a.heardSince("n2", 7, time.Now().Add(time.Hour))
 	require.False(t, ok, "not since then")
-	a.forget(round)
+	a.endWait(round)
 	require.Empty(t, a.waiters)
 }
 
@@ -82,7 +82,7 @@ func TestRoundTripOfThoseThatAnswer(t *testing.T) {
 		a := acksOf("n1", "n2", "n3")
 		takes := func(id raft.ServerID, d time.Duration) {
 			for range tripTimes {
-				a.took(id, d)
+				a.noteRoundTrip(id, d)
 			}
 		}
 		takes("n3", far)
@@ -90,9 +90,9 @@ func TestRoundTripOfThoseThatAnswer(t *testing.T) {
 		takes("n2", near)
 		require.EqualValues(t, near, a.quorum.Load())
 		time.Sleep(a.recent)
-		a.took("n3", far)
+		a.noteRoundTrip("n3", far)
 		require.EqualValues(t, far, a.quorum.Load(), "n2 is silent")
-		a.took("n2", near)
+		a.noteRoundTrip("n2", near)
 		require.EqualValues(t, near, a.quorum.Load())
 		a.reconfigure(viewOf("n1", "-n2", "n3"))
 		require.EqualValues(t, far, a.quorum.Load(), "n2 has no vote any more")
@@ -106,26 +106,26 @@ func TestRoundTripOfThoseThatAnswer(t *testing.T) {
 func TestFiveNodesNeedTwoAcknowledgements(t *testing.T) {
 	a := acksOf("n1", "n2", "n3", "n4", "n5")
 	round := a.beginRound(1)
-	a.note("n2", 1, a.sending(), 0)
-	a.note("n2", 1, a.sending(), 0)
+	a.note("n2", 1, a.currentRound(), 0)
+	a.note("n2", 1, a.currentRound(), 0)
 	require.Len(t, a.waiters, 1)
-	a.note("n5", 1, a.sending(), 0)
+	a.note("n5", 1, a.currentRound(), 0)
 	<-round.done
 }
 
 func TestMatchOfAFormerTermDoesNotCount(t *testing.T) {
 	a := acksOf("n1", "n2", "n3")
-	a.note("n2", 6, a.sending(), 9)
-	require.Zero(t, a.forget(a.awaitMatch(7, 5, 1)))
-	a.note("n2", 7, a.sending(), 4)
-	require.Zero(t, a.forget(a.awaitMatch(7, 5, 1)), "what it had agreed with another leader on may be gone")
-	a.note("n2", 7, a.sending(), 5)
-	require.Equal(t, 1, a.forget(a.awaitMatch(7, 5, 1)))
+	a.note("n2", 6, a.currentRound(), 9)
+	require.Zero(t, a.endWait(a.awaitMatch(7, 5, 1)))
+	a.note("n2", 7, a.currentRound(), 4)
+	require.Zero(t, a.endWait(a.awaitMatch(7, 5, 1)), "what it had agreed with another leader on may be gone")
+	a.note("n2", 7, a.currentRound(), 5)
+	require.Equal(t, 1, a.endWait(a.awaitMatch(7, 5, 1)))
 	first, second := a.awaitMatch(7, 6, 1), a.awaitMatch(7, 7, 1)
 	require.Equal(t, []*Acknowledgement{first, second}, a.waiters)
-	require.Zero(t, a.forget(first))
+	require.Zero(t, a.endWait(first))
 	require.Equal(t, []*Acknowledgement{second}, a.waiters)
-	require.False(t, a.knows("n1"), "the node itself acknowledges nothing")
+	require.False(t, a.hasPeer("n1"), "the node itself acknowledges nothing")
 }
 
 func (w *Acknowledgement) isDone() bool {
@@ -142,16 +142,16 @@ func TestOnlyVotersAreCounted(t *testing.T) {
 	a := acksOf("n1", "n2", "n3", "-n4", "-n5")
 	round, match := a.beginRound(7), a.awaitMatch(7, 5, 4)
 	for _, id := range []raft.ServerID{"n4", "n5"} {
-		a.note(id, 7, a.sending(), 5)
+		a.note(id, 7, a.currentRound(), 5)
 	}
 	require.False(t, round.isDone())
-	require.Zero(t, a.forget(match))
+	require.Zero(t, a.endWait(match))
 	match = a.awaitMatch(7, 5, 4)
-	a.note("n2", 7, a.sending(), 5)
+	a.note("n2", 7, a.currentRound(), 5)
 	require.True(t, round.isDone())
 	require.False(t, round.Moved())
 	require.False(t, match.isDone())
-	a.note("n3", 7, a.sending(), 5)
+	a.note("n3", 7, a.currentRound(), 5)
 	require.True(t, match.isDone(), "all voters")
 }
 
@@ -169,8 +169,8 @@ func TestRoundMovesWithTheMembers(t *testing.T) {
 		require.True(t, round.Moved())
 		require.Equal(t, next.otherVoters == 0, match.isDone(), "a lone voter waits for no acknowledgement")
 		require.False(t, match.Moved())
-		a.forget(round)
-		a.forget(match)
+		a.endWait(round)
+		a.endWait(match)
 	}
 	require.Empty(t, a.waiters)
 	round := a.beginRound(7)
@@ -179,46 +179,46 @@ func TestRoundMovesWithTheMembers(t *testing.T) {
 	a.reconfigure(viewOf("n1", "n2", "n3"))
 	round = a.beginRound(7)
 	require.False(t, round.isDone(), "the smallest majority so far does not count")
-	a.forget(round)
+	a.endWait(round)
 }
 
 // What a member acknowledged before it was removed does not count when it is a member again; a voter's word counts
 // although the voter got the vote later.
 func TestAcknowledgementsOfMembersThatComeAndGo(t *testing.T) {
 	a := acksOf("n1", "n2", "n3")
-	a.note("n2", 7, a.sending(), 5)
+	a.note("n2", 7, a.currentRound(), 5)
 	a.reconfigure(viewOf("n1", "n3"))
-	a.note("n2", 7, a.sending(), 9)
+	a.note("n2", 7, a.currentRound(), 9)
 	a.reconfigure(viewOf("n1", "-n2", "n3"))
 	require.Zero(t, a.matches(7)["n2"])
-	a.note("n2", 7, a.sending(), 4)
-	require.Zero(t, a.forget(a.awaitMatch(7, 4, 1)))
+	a.note("n2", 7, a.currentRound(), 4)
+	require.Zero(t, a.endWait(a.awaitMatch(7, 4, 1)))
 	a.reconfigure(viewOf("n1", "n2", "n3"))
-	require.Equal(t, 1, a.forget(a.awaitMatch(7, 4, 1)))
+	require.Equal(t, 1, a.endWait(a.awaitMatch(7, 4, 1)))
 }
 
 // A member whose log has become shorter counts for nothing that it acknowledged, and is told of once, although several
 // answers say so. What it acknowledges later counts again.
 func TestShortenedLogIsForgotten(t *testing.T) {
 	a := acksOf("n1", "n2", "n3")
-	require.Zero(t, a.agreed("n2", 7))
+	require.Zero(t, a.matchOf("n2", 7))
 	a.note("n2", 7, 0, 5)
-	a.notifying("n2", 7, 5)
-	require.Equal(t, uint64(5), a.agreed("n2", 7))
-	require.Zero(t, a.agreed("n2", 8), "of another term nothing is known")
-	require.Zero(t, a.agreed("stranger", 7))
-	a.notifying("stranger", 7, 5)
+	a.noteNotified("n2", 7, 5)
+	require.Equal(t, uint64(5), a.matchOf("n2", 7))
+	require.Zero(t, a.matchOf("n2", 8), "of another term nothing is known")
+	require.Zero(t, a.matchOf("stranger", 7))
+	a.noteNotified("stranger", 7, 5)
 	a.note("n2", 7, 0, 6)
-	a.notifying("n2", 6, 6)
+	a.noteNotified("n2", 6, 6)
 	require.Zero(t, a.unnotified("n2", 8, 9))
 	require.Equal(t, uint64(6), a.unnotified("n2", 7, 9), "what was sent in another term says nothing")
-	a.notifying("n2", 7, 6)
+	a.noteNotified("n2", 7, 6)
 	require.Zero(t, a.unnotified("n2", 7, 9))
-	require.Nil(t, a.shortened("n2", 8, 5, 3))
-	require.Nil(t, a.shortened("stranger", 7, 5, 3))
-	require.Equal(t, LogShortened{ID: "n2", Name: "n2", LogIndex: 3, Acknowledged: 6}, a.shortened("n2", 7, 5, 3))
-	require.Nil(t, a.shortened("n2", 7, 5, 3), "it was told")
-	require.Zero(t, a.agreed("n2", 7))
+	require.Nil(t, a.noteShortened("n2", 8, 5, 3))
+	require.Nil(t, a.noteShortened("stranger", 7, 5, 3))
+	require.Equal(t, LogShortened{ID: "n2", Name: "n2", LogIndex: 3, Acknowledged: 6}, a.noteShortened("n2", 7, 5, 3))
+	require.Nil(t, a.noteShortened("n2", 7, 5, 3), "it was told")
+	require.Zero(t, a.matchOf("n2", 7))
 	wait := a.awaitMatch(7, 4, 1)
 	select {
 	case <-wait.Done():
@@ -227,6 +227,6 @@ func TestShortenedLogIsForgotten(t *testing.T) {
 	}
 	a.note("n2", 7, 0, 4)
 	<-wait.Done()
-	require.Nil(t, a.shortened("n2", 7, 5, 3), "an answer of before")
+	require.Nil(t, a.noteShortened("n2", 7, 5, 3), "an answer of before")
 	require.Equal(t, uint64(4), a.unnotified("n2", 7, 5), "what it was told it has forgotten, too")
 }

@@ -17,9 +17,8 @@ import (
 	"github.com/holdfast/holdfast/server/peer/wire"
 )
 
-// appender sends a leader's AppendEntries to other nodes, over separate connections. Every command
-// and every leadership check waits for AppendEntries; raft's own transport carries everything else
-// that raft asks of other nodes.
+// appender sends a leader's AppendEntries over connections of their own, since every command and every leadership check
+// waits for AppendEntries. Raft's own transport carries raft's other requests.
 type appender struct {
 	stream wire.Stream
 
@@ -30,28 +29,28 @@ type appender struct {
 	closed bool
 }
 
-// appendDial is a connection that is being made.
+// appendDial is a connection attempt.
 type appendDial struct {
 	id     raft.ServerID
 	since  time.Time
 	cancel context.CancelFunc
 }
 
-// appendConn is a connection, with a request at a time, or those of a pipeline.
+// appendConn is a connection for one request at a time, or for those of a pipeline.
 type appendConn struct {
 	net.Conn
 	appender *appender
 	id       raft.ServerID
 	br       *bufio.Reader
-	// sent is since when a request has had no answer, in ns since 1970; 0: there is none.
+	// sent is the time since which a request has been unanswered, in Unix ns; 0 if there is none.
 	sent atomic.Int64
-	// out and in are the connection's frames, used again.
+	// out and in are reusable buffers for the frames.
 	out, in []byte
 	steady  wire.Steady
-	// until is the deadline that is set for an answer.
-	until time.Time
-	// retired: the connection is closed instead of kept. The appender's mutex guards it.
-	retired bool
+	// deadline is the read deadline that is set.
+	deadline time.Time
+	// isRetired tells give to close the connection. The appender's mutex guards it.
+	isRetired bool
 }
 
 func newAppender(stream wire.Stream) *appender {
@@ -61,7 +60,7 @@ func newAppender(stream wire.Stream) *appender {
 	}
 }
 
-// call sends args to a node and waits for the answer.
+// call sends args to a node and reads the answer into resp.
 func (a *appender) call(id raft.ServerID, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	conn, err := a.take(id)
 	if err != nil {
@@ -73,12 +72,12 @@ func (a *appender) call(id raft.ServerID, args *raft.AppendEntriesRequest, resp 
 		a.give(conn)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		wire.Stuck(conn.Conn)
-		a.hangUp(id) // the path of the idle ones is the same
+		a.hangUp(id) // idle connections use the same path
 	}
 	return err
 }
 
-// call sends args and waits for the answer. A broken connection is closed.
+// call sends args and reads the answer into resp. It closes a broken connection.
 func (c *appendConn) call(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (broken bool, err error) {
 	if broken, err = c.exchange(args, resp); broken {
 		_ = c.Close()
@@ -109,7 +108,7 @@ func (a *appender) take(id raft.ServerID) (*appendConn, error) {
 	return a.adopt(id, conn), nil
 }
 
-// adopt makes a connection one of the appender's. Requires a.mu.
+// adopt wraps and registers a connection. Requires a.mu.
 func (a *appender) adopt(id raft.ServerID, conn net.Conn) *appendConn {
 	c := &appendConn{
 		Conn: conn, appender: a, id: id, br: bufio.NewReader(conn), steady: wire.Steady{Conn: conn},
@@ -128,7 +127,7 @@ func (c *appendConn) Close() error {
 
 func (a *appender) give(conn *appendConn) {
 	a.mu.Lock()
-	full := a.closed || conn.retired || len(a.idle[conn.id]) >= connsPerPeer
+	full := a.closed || conn.isRetired || len(a.idle[conn.id]) >= connsPerPeer
 	if !full {
 		a.idle[conn.id] = append(a.idle[conn.id], conn)
 	}
@@ -138,8 +137,8 @@ func (a *appender) give(conn *appendConn) {
 	}
 }
 
-// abandon closes the connections to a node that have had no answer for age, and ends dials as old: what they sent was
-// lost, and TCP waits up to as long again before it sends that once more.
+// abandon closes the connections to a node on which a request has been unanswered for age, and cancels dials of that
+// age: their packets were lost, and TCP may wait as long again before it retransmits them.
 func (a *appender) abandon(id raft.ServerID, age time.Duration) {
 	before := time.Now().Add(-age)
 	a.mu.Lock()
@@ -156,13 +155,13 @@ func (a *appender) abandon(id raft.ServerID, age time.Duration) {
 	}
 }
 
-// hangUp closes the idle connections to a node, and the others when they come back.
+// hangUp closes the idle connections to a node, and each of the others when it is given back.
 func (a *appender) hangUp(id raft.ServerID) {
 	a.mu.Lock()
 	conns := a.idle[id]
 	delete(a.idle, id)
 	for c := range a.open { // unordered: each is looked at
-		c.retired = c.retired || c.id == id
+		c.isRetired = c.isRetired || c.id == id
 	}
 	a.mu.Unlock()
 	for _, conn := range conns {
@@ -170,7 +169,7 @@ func (a *appender) hangUp(id raft.ServerID) {
 	}
 }
 
-// close ends all connections, and the calls that wait for an answer.
+// close closes all connections, which ends pending calls.
 func (a *appender) close() {
 	a.mu.Lock()
 	a.closed = true
@@ -185,17 +184,17 @@ func (c *appendConn) exchange(args *raft.AppendEntriesRequest, resp *raft.Append
 	if err := c.write(args); err != nil {
 		return true, err
 	}
-	patience := answerWithin(len(c.out))
-	if now := time.Now(); c.until.Sub(now) < patience/2 {
-		// A deadline that is far enough stays: moving a deadline costs more than a small write.
-		c.until = now.Add(patience)
-		_ = c.SetReadDeadline(c.until)
+	patience := answerTimeout(len(c.out))
+	if now := time.Now(); c.deadline.Sub(now) < patience/2 {
+		// A deadline that is late enough is kept: setting one costs more than a small write.
+		c.deadline = now.Add(patience)
+		_ = c.SetReadDeadline(c.deadline)
 	}
 	c.out = wire.Kept(c.out)
 	return c.read(resp)
 }
 
-// read reads the next answer. An error that the other node answers with breaks nothing.
+// read reads the next answer. An error reported by the other node does not break the connection.
 func (c *appendConn) read(resp *raft.AppendEntriesResponse) (broken bool, err error) {
 	if c.in, err = wire.Read(c.br, c.in, wire.Short); err != nil {
 		return true, err
@@ -204,7 +203,7 @@ func (c *appendConn) read(resp *raft.AppendEntriesResponse) (broken bool, err er
 	return errors.Is(err, wire.ErrCorrupt), err
 }
 
-// write sends args.
+// write sends args in one frame.
 func (c *appendConn) write(args *raft.AppendEntriesRequest) error {
 	c.out = appendAppend(append(c.out[:0], make([]byte, wire.Head)...), args)
 	if len(c.out) > maxAppendFrame {
@@ -216,24 +215,22 @@ func (c *appendConn) write(args *raft.AppendEntriesRequest) error {
 }
 
 const (
-	// underWay is how much of a written request may be in the buffers of two kernels, and slowest
-	// is the least speed of a link, in bytes a second, at which the buffers drain.
-	underWay = 8 << 20
-	slowest  = 128 << 10
+	// maxBufferedBytes bounds the part of a written request that the buffers of both kernels hold, and
+	// minBytesPerSecond is the speed at which the slowest link drains them.
+	maxBufferedBytes  = 8 << 20
+	minBytesPerSecond = 128 << 10
 )
 
-// answerWithin is how long an answer to a frame of that size may take, once the frame is written.
-func answerWithin(size int) time.Duration {
-	return rpcTimeout + time.Duration(min(size, underWay))*time.Second/slowest
+// answerTimeout returns how long the answer to a frame of size bytes may take once the frame is written.
+func answerTimeout(size int) time.Duration {
+	return rpcTimeout + time.Duration(min(size, maxBufferedBytes))*time.Second/minBytesPerSecond
 }
 
-// cutAppend returns the request that is sent for args, and what remains of args after that, or nil.
+// cutAppend splits args at appendGather bytes into the request to send and the rest, nil if there is none. It loads the
+// data of stripped entries for the request, and may load it for the first entry of the rest.
 //
-// Raft gives up to 32 entries at a time, which may be a gigabyte. Over a slow link such a request
-// would never get through, as each attempt begins anew. Raft would make both requests like this for
-// fewer entries: the second follows the last entry of the first. Entries that raft got without
-// their data are loaded for the first request; the first entry of the second may be loaded, too, as
-// the entry's size decides.
+// Raft passes up to 32 entries at a time, which may be a gigabyte. Over a slow link such a request would never arrive,
+// since each attempt starts over. Both parts are requests that raft itself would make for fewer entries.
 func cutAppend(args *raft.AppendEntriesRequest, log *parallelLog) (piece, rest *raft.AppendEntriesRequest, err error) {
 	piece = args // raft's own request stays unchanged
 	size := 0
@@ -255,7 +252,7 @@ func cutAppend(args *raft.AppendEntriesRequest, log *parallelLog) (piece, rest *
 		}
 		first, others := *piece, *piece
 		last := args.Entries[i-1]
-		// A copy, so that others does not keep the entries that were sent in memory.
+		// The clone lets the entries that were sent be collected.
 		first.Entries, others.Entries = piece.Entries[:i], slices.Clone(piece.Entries[i:])
 		others.PrevLogEntry, others.PrevLogTerm = last.Index, last.Term
 		return &first, &others, nil

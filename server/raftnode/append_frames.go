@@ -45,7 +45,7 @@ func appendAppend(dst []byte, req *raft.AppendEntriesRequest) []byte {
 	return dst
 }
 
-// decodeAppend reads a request. The entries share memory with the frame.
+// decodeAppend decodes a request. The entries share memory with the frame.
 func decodeAppend(frame []byte) (*raft.AppendEntriesRequest, error) {
 	f := wire.Fields[[]byte]{Rest: frame}
 	req := &raft.AppendEntriesRequest{}
@@ -97,7 +97,7 @@ func appendAppended(dst []byte, answer raft.RPCResponse) []byte {
 	return wire.AppendBytes(dst, text)
 }
 
-// decodeAppended reads an answer. The error is wire.ErrCorrupt, or what the other node said.
+// decodeAppended decodes an answer. The error is wire.ErrCorrupt, or the one that the other node reported.
 func decodeAppended(frame []byte, resp *raft.AppendEntriesResponse) error {
 	f := wire.Fields[[]byte]{Rest: frame}
 	resp.ProtocolVersion = raft.ProtocolVersion(f.Number())
@@ -116,16 +116,16 @@ func decodeAppended(frame []byte, resp *raft.AppendEntriesResponse) error {
 }
 
 const (
-	// maxAppendFrame bounds a received request: all entries that raft gives at a time, each of the largest batch. No room
-	// is made for what has not come yet.
+	// maxAppendFrame bounds a received request: maxAppend entries, each of the largest batch. Memory is allocated only
+	// for bytes that have arrived.
 	maxAppendFrame = maxAppend * (maxEntry + wire.Step)
-	// maxEntry is about the size of the largest entry: a single batch.
+	// maxEntry is the approximate size of the largest entry, a single batch.
 	maxEntry = 32 << 20
-	// appendGather is where gathering of entries into a request stops. A larger entry goes alone.
+	// appendGather bounds the bytes of a request's entries. A larger entry is sent alone.
 	appendGather = 8 << 20
 )
 
-// commitOf is the index up to which args says that all is committed.
+// commitOf returns the index up to which a follower that accepts args may consider its log committed.
 func commitOf(args *raft.AppendEntriesRequest) uint64 {
 	return min(args.LeaderCommitIndex, args.PrevLogEntry+uint64(len(args.Entries)))
 }

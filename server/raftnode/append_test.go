@@ -346,7 +346,10 @@ func TestRequestThatIsNotAnswered(t *testing.T) {
 		stuck int
 	}{
 		{"it is closed", func(far net.Conn) { _ = far.Close() }, 0, 0},
-		{"it is taken, and not answered", func(far net.Conn) { _, _ = io.Copy(io.Discard, far) }, answerWithin(request), 1},
+		{
+			"it is taken, and not answered", func(far net.Conn) { _, _ = io.Copy(io.Discard, far) },
+			answerTimeout(request), 1,
+		},
 		{"it is not taken", func(net.Conn) {}, 10 * time.Second, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -359,7 +362,7 @@ func TestRequestThatIsNotAnswered(t *testing.T) {
 				p := &pipe{Conn: near}
 				a.idle["n2"] = []*appendConn{a.adopt("n2", idle), a.adopt("n2", p)}
 				for _, conn := range a.idle["n2"] {
-					conn.until = time.Now().Add(time.Millisecond) // of the request before
+					conn.deadline = time.Now().Add(time.Millisecond) // of the request before
 				}
 				go c.far(far)
 				began := time.Now()

@@ -13,29 +13,29 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// applier gives committed entries to the machine, and has snapshots of the machine taken. Raft
-// calls the methods on a single goroutine.
+// applier applies committed entries to the machine and captures its snapshots. Raft calls the methods of raft.FSM on a
+// single goroutine.
 type applier struct {
 	machine   Machine
 	log       *parallelLog
 	snapshots raft.SnapshotStore
 	policy    SnapshotPolicy
-	// needed is the entry from which on some member needs the log of this node, which leads; 0: none does.
+	// needed is [acks.needed] while this node leads, and returns 0 otherwise.
 	needed  func() uint64
 	tell    func(Event)
-	applied func() // entries were applied
+	applied func() // called after entries were applied
 	fail    func(error)
 	verify  func([]*raft.Log) // nil unless invariant.On
 	stopped <-chan struct{}
-	raft    *raft.Raft // set before cutLog runs
+	raft    *raft.Raft // set before snapshotBySize runs
 
 	configurations *configurations
 	quarantine     quarantine
-	unreadable     error         // of the newest snapshot, before raft was open
-	opened         atomic.Bool   // raft is open: a snapshot that is restored comes from a leader
-	broken         atomic.Bool   // an entry could not be applied: nothing is any more
+	unreadable     error         // error of restoring the newest snapshot while raft was opened
+	opened         atomic.Bool   // raft is open, so a snapshot that is restored is a leader's
+	broken         atomic.Bool   // an entry could not be applied, so none is applied any more
 	index          atomic.Uint64 // of the newest entry applied
-	bytes          int64         // of entries since the last snapshot
+	bytes          int64         // of the entries applied since the last snapshot
 	cut            chan struct{}
 }
 
@@ -49,12 +49,12 @@ func newApplier(c *Config, log *parallelLog, stopped <-chan struct{}) *applier {
 	}
 }
 
-// Apply is here because raft wants the method; raft calls ApplyBatch.
+// Apply implements raft.FSM. Raft calls ApplyBatch instead.
 func (a *applier) Apply(l *raft.Log) any { return a.ApplyBatch([]*raft.Log{l})[0] }
 
-// ApplyBatch applies committed entries, in order.
+// ApplyBatch applies committed entries in order.
 func (a *applier) ApplyBatch(logs []*raft.Log) []any {
-	frozen := a.quarantine.frozen.Load() // for all of them: index says what the state has
+	frozen := a.quarantine.frozen.Load() // once for the batch, since index describes the state after it
 	if a.verify != nil {
 		a.verify(logs)
 	}
@@ -98,8 +98,8 @@ func (a *applier) apply(l *raft.Log) error {
 	return nil
 }
 
-// stampOf returns the flags of an entry. Void: stamped by a clock of another leadership, see Propose, and so void on
-// every node.
+// stampOf returns the flags of an entry. A void entry was proposed in another term, see [Node.Propose], and is skipped
+// on every node.
 func stampOf(l *raft.Log) (void bool, flags []byte, err error) {
 	term, n := binary.Uvarint(l.Extensions)
 	if n <= 0 {
@@ -108,7 +108,7 @@ func stampOf(l *raft.Log) (void bool, flags []byte, err error) {
 	return term != l.Term, l.Extensions[n:], nil
 }
 
-// Snapshot captures the state; what takes time is in Persist.
+// Snapshot captures the state. Persist writes it, which takes longer.
 func (a *applier) Snapshot() (raft.FSMSnapshot, error) {
 	if a.broken.Load() {
 		return nil, errors.New("the state is not the log's any more")
@@ -120,10 +120,10 @@ func (a *applier) Snapshot() (raft.FSMSnapshot, error) {
 	return &capture{a: a, state: a.machine.Capture()}, nil
 }
 
-// Restore replaces the state.
+// Restore replaces the state by a snapshot's.
 func (a *applier) Restore(rc io.ReadCloser) error {
 	var index uint64
-	// Raft does not say which snapshot this is: raft restores the newest readable snapshot.
+	// Raft does not name the snapshot. It restores the newest readable one.
 	stored, err := a.snapshots.List()
 	if err == nil {
 		if len(stored) > 0 {
@@ -148,7 +148,7 @@ func (a *applier) Restore(rc io.ReadCloser) error {
 	return nil
 }
 
-// capture is a captured state on the way to the disk.
+// capture is a captured state to be written to the disk.
 type capture struct {
 	a     *applier
 	state io.WriterTo
@@ -166,10 +166,9 @@ func (c *capture) Persist(sink raft.SnapshotSink) error {
 
 func (c *capture) Release() {}
 
-// boundTrailing has raft keep, over the snapshot that is about to be complete, no more of the log
-// than the limit of bytes allows, raft counts entries only, and what a member needs next that gets a snapshot.
-// Otherwise a member that takes longer to get a snapshot than this node to take the next would get
-// snapshots as long as there is work.
+// boundTrailing limits the entries that raft keeps behind the snapshot to the policy's bytes, since raft counts entries
+// only. Entries that a lagging member needs are kept: otherwise a member that receives a snapshot more slowly than this
+// node takes the next one would be sent snapshots for as long as there is work.
 func (a *applier) boundTrailing() error {
 	trailing, err := a.log.trailing(a.policy.TrailingLogs, a.needed())
 	if err != nil {
@@ -180,8 +179,8 @@ func (a *applier) boundTrailing() error {
 	return a.raft.ReloadConfig(conf)
 }
 
-// cutLog takes a snapshot when entries have grown large rather than many: raft counts them only.
-func (a *applier) cutLog(ctx context.Context, logger *slog.Logger) error {
+// snapshotBySize takes a snapshot each time the entries exceed the policy's bytes. Raft counts entries only.
+func (a *applier) snapshotBySize(ctx context.Context, logger *slog.Logger) error {
 	for {
 		select {
 		case <-a.cut:
@@ -194,7 +193,7 @@ func (a *applier) cutLog(ctx context.Context, logger *slog.Logger) error {
 	}
 }
 
-// notify wakes the goroutine that listens on c, a channel with a buffer of one.
+// notify wakes the goroutine that receives from c, a channel with a buffer of one.
 func notify(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:

@@ -92,7 +92,7 @@ func TestCutThatFails(t *testing.T) {
 			var out bytes.Buffer
 			ended := make(chan error, 1)
 			notify(n.applier.cut)
-			go func() { ended <- n.applier.cutLog(ctx, slog.New(slog.NewTextHandler(&out, nil))) }()
+			go func() { ended <- n.applier.snapshotBySize(ctx, slog.New(slog.NewTextHandler(&out, nil))) }()
 			synctest.Wait()
 			require.Empty(t, n.applier.cut)
 			end()

@@ -28,16 +28,15 @@ const (
 	Move
 )
 
-// Change is a change of a single member. The kind says which fields of Member count: the ID always, the address of
-// a new member and of a member that moves.
+// Change is a change of a single member. Of Member, the ID is always used, and the address only to add or move one.
 type Change struct {
 	Kind   ChangeKind
 	Member members.Member
-	// After is the index of the configuration that the change is meant for: in any other the change is refused.
+	// After is the index of the configuration to change. The change is refused if another is in effect.
 	After uint64
 }
 
-// What [Node.Change] and [Node.TransferTo] refuse.
+// Errors of [Node.Change] and [Node.TransferTo].
 var (
 	ErrNotLeader            = errors.New("this node does not lead")
 	ErrConfigurationChanged = errors.New("the members have changed meanwhile")
@@ -46,12 +45,12 @@ var (
 	ErrAddressInUse         = errors.New("another member has that address")
 	ErrLastVoter            = errors.New("no voter would be left")
 	ErrNotVoter             = errors.New("that member has no vote")
-	// ErrOutcomeUnknown: the leadership or the time ended before the change was committed, or lost.
+	// ErrOutcomeUnknown means that the leadership or ctx ended before the change was committed or lost.
 	ErrOutcomeUnknown = errors.New("the change may or may not be made")
 )
 
-// in returns the members after the change.
-func (ch Change) in(conf members.Configuration) ([]members.Member, error) {
+// applyTo returns the members of conf after the change.
+func (ch Change) applyTo(conf members.Configuration) ([]members.Member, error) {
 	all := slices.Clone(conf.Members)
 	at := slices.IndexFunc(all, func(m members.Member) bool { return m.ID == ch.Member.ID })
 	switch adds := ch.Kind == AddNonvoter || ch.Kind == AddVoter; {
@@ -91,15 +90,14 @@ func (n *Node) CommittedConfiguration() members.Configuration {
 	return n.configurations.newestCommitted(max(n.raft.CommitIndex(), n.raft.AppliedIndex()))
 }
 
-// changeAgain is the time between two attempts to have raft take a change: raft tells a future alone that
-// it did not.
-const changeAgain = time.Second
+// retryChange is the time between two attempts to pass a change to raft, which reports a refusal to a future only.
+const retryChange = time.Second
 
-// look is how often Change looks for what became of the change.
-const lookForChange = 2 * time.Millisecond
+// pollChange is the interval at which Change checks the outcome of the change.
+const pollChange = 2 * time.Millisecond
 
-// Change changes a member while this node leads, and returns the index of the configuration once that is
-// committed. One change at a time is under way. A change that makes no difference makes no entry.
+// Change changes a member while this node leads, and returns the index of the new configuration once it is committed.
+// Changes are made one at a time. A change without effect appends no entry.
 func (n *Node) Change(ctx context.Context, ch Change) (index uint64, err error) {
 	term, leading := n.Leading()
 	conf := n.Configuration()
@@ -109,7 +107,7 @@ func (n *Node) Change(ctx context.Context, ch Change) (index uint64, err error) 
 	case ch.After != conf.Index:
 		return 0, fmt.Errorf("%w: since %d, to %d", ErrConfigurationChanged, ch.After, conf.Index)
 	}
-	next, err := ch.in(conf)
+	next, err := ch.applyTo(conf)
 	if err != nil {
 		return 0, err
 	}
@@ -122,8 +120,8 @@ func (n *Node) Change(ctx context.Context, ch Change) (index uint64, err error) 
 	return want.Index, n.awaitChange(ctx, term, want)
 }
 
-// append has raft append the change, and returns the index. Raft takes a change once: what follows After is a
-// single configuration.
+// append has raft append the change and returns its index. Retries cannot apply it twice, since raft accepts one change
+// after ch.After.
 func (n *Node) append(ctx context.Context, term uint64, ch Change, want members.Configuration) (uint64, error) {
 	if err := n.hold(ctx); err != nil {
 		return 0, err
@@ -134,8 +132,8 @@ func (n *Node) append(ctx context.Context, term uint64, ch Change, want members.
 			return 0, n.unknown(ctx)
 		}
 		n.give(ch)
-		limit, stop := context.WithTimeout(ctx, changeAgain)
-		n.until(limit, lookForChange, func() bool {
+		limit, stop := context.WithTimeout(ctx, retryChange)
+		n.until(limit, pollChange, func() bool {
 			_, ok := n.configurations.following(ch.After)
 			return ok || !n.Leads(term)
 		})
@@ -149,8 +147,8 @@ func (n *Node) append(ctx context.Context, term uint64, ch Change, want members.
 	}
 }
 
-// give hands raft the change. The future is not looked at: see [Node.Propose]. An entry follows an added vote: raft may
-// have passed over the new voter's acknowledgement of the configuration, and asks for no other.
+// give passes the change to raft and ignores the future, see [Node.Propose]. A void entry follows a new vote, since
+// raft may have ignored the new voter's acknowledgement of the configuration and would not request another.
 func (n *Node) give(ch Change) {
 	id, addr := raft.ServerID(ch.Member.ID), raft.ServerAddress(ch.Member.Addr)
 	is, known := n.Configuration().Find(ch.Member.ID)
@@ -159,28 +157,28 @@ func (n *Node) give(ch Change) {
 	}
 	switch {
 	case ch.Kind == Remove:
-		n.raft.RemoveServer(id, ch.After, changeAgain)
+		n.raft.RemoveServer(id, ch.After, retryChange)
 	case ch.Kind == Demote:
-		n.raft.DemoteVoter(id, ch.After, changeAgain)
+		n.raft.DemoteVoter(id, ch.After, retryChange)
 	case ch.Kind == AddVoter || ch.Kind == Move && is.Voter:
-		n.raft.AddVoter(id, addr, ch.After, changeAgain)
+		n.raft.AddVoter(id, addr, ch.After, retryChange)
 		n.proposeVoid()
 	default:
-		n.raft.AddNonvoter(id, addr, ch.After, changeAgain)
+		n.raft.AddNonvoter(id, addr, ch.After, retryChange)
 	}
 }
 
-// awaitChange waits until a configuration is committed. After the end of the leadership another leader
-// may commit the configuration, or take it out of the log.
+// awaitChange waits until the configuration is committed. Once the leadership has ended, another leader may commit it
+// or remove it from the log.
 func (n *Node) awaitChange(ctx context.Context, term uint64, want members.Configuration) error {
-	n.until(ctx, lookForChange, func() bool {
+	n.until(ctx, pollChange, func() bool {
 		return n.CommittedConfiguration().Index >= want.Index || !n.Leads(term) && n.Configuration().Index < want.Index
 	})
 	switch c := n.CommittedConfiguration(); {
 	case c.Index == want.Index && c.Same(want):
 		return nil
 	case c.Index > want.Index && n.Leads(term):
-		return nil // and another change since
+		return nil // and a later change, too
 	default:
 		return n.unknown(ctx)
 	}
@@ -190,7 +188,7 @@ func (n *Node) unknown(ctx context.Context) error {
 	return errors.Join(ErrOutcomeUnknown, ctx.Err())
 }
 
-// until looks every so often until done, and reports whether that was before the end of ctx and of this node.
+// until calls done at every interval until it returns true. It returns false if ctx or the node ends first.
 func (n *Node) until(ctx context.Context, every time.Duration, done func() bool) bool {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()

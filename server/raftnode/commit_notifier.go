@@ -9,28 +9,28 @@ import (
 )
 
 // commitNotifier sends the commit index to subscribed followers as soon as this leader has applied the entry. Raft
-// sends the commit index with the next entry, or after CommitTimeout.
+// sends it with the next entry, or after CommitTimeout.
 //
-// A notification is an AppendEntries without entries, as raft itself sends them: DESIGN.md says why that is safe. Raft
-// does not see the answer.
+// A notification is an AppendEntries without entries, as raft itself sends them. Raft does not see the answer.
+// DESIGN.md explains why that is safe.
 type commitNotifier struct {
 	commitNotifierConfig
-	// peers are the other members, by ID. Another map takes the place of the map when the members change.
+	// peers has the other members by ID. A change of the members replaces the map.
 	peers   atomic.Pointer[map[raft.ServerID]*commitSubscriber]
 	changed chan struct{}
 }
 
-// commitSubscriber is another member, subscribed or not.
+// commitSubscriber is another member, which may be subscribed.
 type commitSubscriber struct {
 	subscribed atomic.Bool
 	wake       chan struct{}
-	// conn is kept while the node is subscribed: no notification waits for a dial. The goroutine's own.
+	// conn is kept open while the node is subscribed, so that no notification waits for a dial. Only serve uses it.
 	conn *appendConn
-	// stop ends the goroutine; nil: there is none yet. The goroutine of run's own.
+	// stop ends serve, and is nil if it does not run yet. Only run uses it.
 	stop context.CancelFunc
 }
 
-// commitNotifierConfig is what the notifier is handed.
+// commitNotifierConfig has the notifier's dependencies.
 type commitNotifierConfig struct {
 	self     string
 	appender *appender
@@ -38,7 +38,7 @@ type commitNotifierConfig struct {
 	log      raft.LogStore
 	leading  func() (term uint64, leading bool)
 	commit   func() (index uint64)
-	// committed is a request that says, in term, that all up to an entry is committed.
+	// committed returns a request that announces, in term, that the log is committed up to entry.
 	committed func(term uint64, entry *raft.Log) *raft.AppendEntriesRequest
 }
 
@@ -48,7 +48,7 @@ func newCommitNotifier(config commitNotifierConfig) *commitNotifier {
 	return c
 }
 
-// reconfigure goes over to other members. Calls come one at a time.
+// reconfigure sets the members. It is not called concurrently.
 func (c *commitNotifier) reconfigure(v *view) {
 	before, now := *c.peers.Load(), make(map[raft.ServerID]*commitSubscriber, len(v.Members))
 	for _, m := range v.Members {
@@ -80,7 +80,7 @@ func (c *commitNotifier) notifyAll() {
 	}
 }
 
-// run has a goroutine for each other member, until ctx ends.
+// run runs serve for each other member until ctx ends.
 func (c *commitNotifier) run(ctx context.Context) error {
 	var goroutines sync.WaitGroup
 	defer goroutines.Wait()
@@ -133,20 +133,20 @@ func (c *commitNotifier) connect(p *commitSubscriber, id raft.ServerID) {
 	a := c.appender
 	switch subscribed := p.subscribed.Load(); {
 	case subscribed && p.conn == nil:
-		p.conn, _ = a.take(id) // tried again at the next entry
+		p.conn, _ = a.take(id) // retried at the next entry
 	case !subscribed && p.conn != nil:
 		a.give(p.conn)
 		p.conn = nil
 	}
 }
 
-// send sends a node the commit index if nothing else did, and reports whether the node took it. A notification that is
-// lost is not sent again: raft's next request has the index.
+// send sends a node the commit index unless it was sent already, and reports whether the node accepted it. A lost
+// notification is not retried, since raft's next request has the index.
 func (c *commitNotifier) send(p *commitSubscriber, id raft.ServerID) bool {
 	if p.conn == nil {
 		return false
 	}
-	// In this order: all up to committed was in this node's log when it led term.
+	// commit is read first, so that the log was committed up to there while this node led term.
 	committed := c.commit()
 	term, leading := c.leading()
 	if !leading {
@@ -160,12 +160,12 @@ func (c *commitNotifier) send(p *commitSubscriber, id raft.ServerID) bool {
 	if err := c.log.GetLog(index, &entry); err != nil {
 		return false // behind a snapshot: committed long ago
 	}
-	c.acks.notifying(id, term, index)
+	c.acks.noteNotified(id, term, index)
 	var resp raft.AppendEntriesResponse
 	broken, err := p.conn.call(c.committed(term, &entry), &resp)
 	if broken {
 		p.conn = nil
-		notify(p.wake) // for another
+		notify(p.wake) // to connect again
 	}
 	return err == nil && resp.Success
 }

@@ -15,20 +15,19 @@ import (
 	"github.com/holdfast/holdfast/server/peer/wire"
 )
 
-// Config is what a node needs from the owner. All fields must be set.
+// Config has a node's dependencies and settings. All fields must be set.
 type Config struct {
-	// ID is this node's, and never changes: another folder is another node.
+	// ID is the node's permanent ID. A node with a new data folder has another ID.
 	ID string
-	// Bootstrap are the first members of a cluster, this node among them: an empty store is made to begin so. Without
-	// them an empty store stays empty until a leader adds this node.
+	// Bootstrap has the first members of a cluster, this node among them, to write to an empty store. If it is empty,
+	// an empty store stays empty until a leader adds this node.
 	Bootstrap []members.Member
 
 	Log       raft.LogStore
 	Stable    raft.StableStore
 	Snapshots raft.SnapshotStore
 
-	// Raft and Append are raft's own streams of connections: Append carries AppendEntries, Raft the rest. What
-	// they dial is the ID of a node.
+	// Append carries AppendEntries, and Raft carries raft's other requests. Both dial a node by its ID.
 	Raft   raft.StreamLayer
 	Append wire.Stream
 	// Dial connects to another node's listener for proposals, see [Node.AnswerProposal].
@@ -37,67 +36,61 @@ type Config struct {
 	Timing
 	SnapshotPolicy
 
-	// Quarantined: the node's state differed from the other members' before it ended. See [Node.Quarantine].
+	// Quarantined starts the node in quarantine, see [Node.Quarantine].
 	Quarantined bool
 
 	Logger     *slog.Logger
 	RaftLogger hclog.Logger
 
-	// Machine is driven by raft.
+	// Machine receives the committed entries.
 	Machine Machine
-	// OnChange is called after raft's role, term or leader changed, and must be quick.
+	// OnChange is called after raft's role, term or leader has changed. It must not block.
 	OnChange func()
-	// OnConfiguration is called after the members, their addresses or their votes changed, or the change was found
-	// committed, and must be quick: raft waits.
+	// OnConfiguration is called after the members, their addresses or their votes have changed, and again once the
+	// change is known to be committed. It must not block, since raft waits for it.
 	OnConfiguration func()
-	// OnRemoved is called when this node finds that it is a member no more, and must be quick.
+	// OnRemoved is called when this node learns that it was removed. It must not block.
 	OnRemoved func()
-	// OnEvent is told what an operator may want to know, and must be quick, and safe for many
-	// goroutines.
+	// OnEvent receives events for the operator. It must not block, and is called concurrently.
 	OnEvent func(Event)
-	// Fail is called when the node cannot go on, and must be quick, and safe for many goroutines.
+	// Fail is called when the node cannot continue. It must not block, and is called concurrently.
 	Fail func(error)
 }
 
-// Timing is raft's.
+// Timing has raft's timeouts. Raft waits for one to two times the value, except for LeaseTimeout.
 type Timing struct {
-	// HeartbeatTimeout: a follower that hears nothing from a leader for one to two of
-	// these starts an election.
+	// HeartbeatTimeout is the silence of the leader after which a follower starts an election.
 	HeartbeatTimeout time.Duration
-	// ElectionTimeout: a candidate starts over after one to two of these.
+	// ElectionTimeout is the time after which a candidate starts another election.
 	ElectionTimeout time.Duration
-	// LeaseTimeout: a leader that hears nothing from a majority for so long steps down.
+	// LeaseTimeout is the silence of a majority after which a leader steps down.
 	LeaseTimeout time.Duration
-	// CommitTimeout: when nothing is proposed, followers learn of the last commits after one to two of these.
+	// CommitTimeout is the time after which followers learn of the last commit if nothing is proposed.
 	CommitTimeout time.Duration
 }
 
-// SnapshotPolicy says when the log is cut.
+// SnapshotPolicy decides when a snapshot is taken and how much of the log it leaves.
 type SnapshotPolicy struct {
-	// SnapshotThreshold, SnapshotBytes: a snapshot is taken after so many log entries or so many
-	// bytes of them, whichever comes first.
+	// SnapshotThreshold and SnapshotBytes are the entries, and their bytes, after which a snapshot is taken.
 	SnapshotThreshold uint64
 	SnapshotBytes     int64
-	// SnapshotInterval is how often SnapshotThreshold is looked at.
+	// SnapshotInterval is the interval at which SnapshotThreshold is checked.
 	SnapshotInterval time.Duration
-	// TrailingLogs, TrailingBytes: so many of the newest entries are kept over a snapshot, and about so many
-	// bytes of them, whichever is less, so that a follower that was away for a moment needs no snapshot.
+	// TrailingLogs and (approximately) TrailingBytes bound the newest entries that are kept behind a snapshot, so that
+	// a follower that was away for a moment needs no snapshot.
 	TrailingLogs  uint64
 	TrailingBytes int64
 }
 
-// Machine is the state that committed entries change. A single goroutine of raft's calls the
-// methods.
+// Machine is the replicated state. A single goroutine of raft calls the methods.
 type Machine interface {
-	// Apply applies an entry. An error ends the node, as the state now differs from the other
-	// nodes' state.
+	// Apply applies an entry. An error ends the node, since its state then differs from the other nodes'.
 	Apply(Entry) error
-	// Reach is called when every entry up to index is applied.
+	// Reach is called after every entry up to index has been applied.
 	Reach(index uint64)
-	// Capture returns the present state. Another goroutine writes the state, while entries are
-	// applied.
+	// Capture returns a snapshot of the state. Another goroutine writes it while further entries are applied.
 	Capture() io.WriterTo
-	// Restore replaces the state by a snapshot's, which ends at index (0: not known).
+	// Restore replaces the state by a snapshot's. index is that of the snapshot's last entry, 0 if unknown.
 	Restore(snapshot io.Reader, index uint64) error
 }
 
@@ -108,43 +101,42 @@ type Entry struct {
 	Flags       []byte // as given to [Node.Propose]
 }
 
-// Event is something that an operator may want to know.
+// Event is an event for the operator.
 type Event interface{ Event() }
 
-// SnapshotTaken: the state was captured into a snapshot of Bytes.
+// SnapshotTaken reports that a snapshot of Bytes was written, or failed with Err.
 type SnapshotTaken struct {
 	Bytes int64
 	Took  time.Duration
 	Err   error
 }
 
-// SnapshotDamaged: this leader could not read the newest snapshot, which a member needs. Another is taken. That is told
-// once a minute as long as it is so.
+// SnapshotDamaged reports that this leader could not read its newest snapshot, which a member needs, and takes another.
+// It is repeated once a minute.
 type SnapshotDamaged struct{ Err error }
 
-// FollowerStalled: this leader finds that the log of the follower has stood still at LogIndex
-// since Since, although entries behind LogIndex are committed. LogIndex is 0 if the follower has
-// not agreed with this leader yet.
+// FollowerStalled reports that a follower's log has ended at LogIndex since Since, although later entries are
+// committed. LogIndex is 0 if the follower has not agreed with this leader yet.
 type FollowerStalled struct {
 	ID, Name            string
 	LogIndex, Committed uint64
 	Since               time.Time
 }
 
-// FollowerMoves: a follower that FollowerStalled named makes progress again. After is how long the
-// follower's log stood still. A leadership that ends before tells nothing: each leader begins anew.
+// FollowerMoves reports that a stalled follower's log grows again, After being the time for which it did not. It is not
+// reported if the leadership ends first.
 type FollowerMoves struct {
 	ID, Name string
 	LogIndex uint64
 	After    time.Duration
 }
 
-// FarApart: a round trip from this leader to a majority takes more than a quarter of the heartbeat timeout, which is
-// too short then. That is told once a leadership, and again after the round trip was shorter.
+// FarApart reports that the round trip from this leader to a majority exceeds a quarter of the heartbeat timeout, which
+// is then too short. It is reported once per leadership, and again after the round trip was shorter.
 type FarApart struct{ RoundTrip, HeartbeatTimeout time.Duration }
 
-// LogShortened: the member's log ends at LogIndex, although the member had acknowledged to this leader all up to
-// Acknowledged. That is told once for each time.
+// LogShortened reports, once each time, that a member's log ends at LogIndex although the member had acknowledged all
+// entries up to Acknowledged to this leader.
 type LogShortened struct {
 	ID, Name               string
 	LogIndex, Acknowledged uint64
@@ -168,5 +160,5 @@ func (LogShortened) Event() {}
 // Event implements [Event].
 func (SnapshotDamaged) Event() {}
 
-// ErrQuarantined refuses what a node could only do with its own state, which differs from the other members'.
+// ErrQuarantined is returned for operations that need this node's state, which differs from the other members'.
 var ErrQuarantined = errors.New("this node's state differs from the other members'")

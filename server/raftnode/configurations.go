@@ -11,43 +11,43 @@ import (
 	"github.com/holdfast/holdfast/server/store"
 )
 
-// configurations knows who the members are, as the log of this node says. A configuration is in effect as soon
-// as it is in the log, committed or not, and until it is taken out of the log again. Raft goes by the same rule, and
-// does not tell the index of a configuration; so the log is watched on its way to the store ([parallelLog]).
+// configurations tracks the configurations in this node's log. A configuration is in effect while it is the newest in
+// the log, committed or not. Raft follows the same rule but does not reveal a configuration's index, so [parallelLog]
+// reports what is appended and removed.
 //
-// One of raft's goroutines at a time changes the newest configuration.
+// The newest configuration is never changed by two goroutines at the same time.
 type configurations struct {
 	self string
-	// latest is the newest, which is in effect.
+	// latest is the newest configuration, which is in effect.
 	latest atomic.Pointer[view]
-	// changed is called after a change of the newest, before raft goes on; nil while the node is opened.
+	// changed is called after latest has changed, before raft continues. It is nil in tests.
 	changed func(*view)
-	// committed is called after a configuration was found committed.
+	// committed is called after a configuration is known to be committed.
 	committed func(change committedChange)
 
 	mu sync.Mutex
-	// known are the configurations in the log, in order. The first is a snapshot's, or committed, or the first of the log.
+	// known has the configurations in the log, in order. The first is a snapshot's, or committed, or the log's first.
 	known []members.Configuration
-	// joined: this node was a member in a committed configuration.
+	// joined is set once a committed configuration had this node as a member.
 	joined bool
 
-	// Raft, while opened, reads the entries from replay to replayed, which were there before.
+	// replay and replayed are the next and the last entry that raft reads from the log while it is opened.
 	replay, replayed uint64
 }
 
 // view is a configuration as this node sees it.
 type view struct {
 	members.Configuration
-	voter       bool // this node has a vote
-	others      int  // how many other voters make a majority, with this node if this node has a vote
+	voter       bool // whether this node has a vote
+	others      int  // number of other voters that make a majority, with this node if it has a vote
 	otherVoters int
 }
 
-// committedChange is a configuration that was found committed, and the members that are so no more.
+// committedChange is a configuration that was committed, and the members that it removed.
 type committedChange struct {
 	index   uint64
 	gone    []string
-	removed bool // this node is gone
+	removed bool // whether this node was removed
 }
 
 func newConfigurations(self string) *configurations {
@@ -69,7 +69,7 @@ func (c *configurations) see(conf members.Configuration) *view {
 // view returns the configuration in effect.
 func (c *configurations) view() *view { return c.latest.Load() }
 
-// open prepares for raft's look through the log, from the newest snapshot on.
+// open reads the newest snapshot's configuration, and prepares for raft's reading of the log behind it.
 func (c *configurations) open(log raft.LogStore, snapshots raft.SnapshotStore) error {
 	stored, err := snapshots.List()
 	if err != nil {
@@ -86,7 +86,7 @@ func (c *configurations) open(log raft.LogStore, snapshots raft.SnapshotStore) e
 	return err
 }
 
-// read is told of an entry that raft reads.
+// read records an entry that raft reads while it is opened.
 func (c *configurations) read(log *raft.Log) {
 	if log.Index == c.replay && log.Index <= c.replayed { // never once raft runs
 		c.replay++
@@ -94,7 +94,7 @@ func (c *configurations) read(log *raft.Log) {
 	}
 }
 
-// appended is told of entries that the log has now.
+// appended records entries that were appended to the log.
 func (c *configurations) appended(logs []*raft.Log) {
 	for _, log := range logs {
 		if log.Type != raft.LogConfiguration {
@@ -108,7 +108,7 @@ func (c *configurations) appended(logs []*raft.Log) {
 	}
 }
 
-// truncated is told that the entries from index on were removed: another leader has other ones.
+// truncated records that the entries from index on were removed, since another leader has others.
 func (c *configurations) truncated(index uint64) {
 	c.mu.Lock()
 	n := len(c.known)
@@ -126,7 +126,7 @@ func (c *configurations) truncated(index uint64) {
 	}
 }
 
-// before are the configurations with a lower index.
+// before returns the configurations with a lower index.
 func before(known []members.Configuration, index uint64) []members.Configuration {
 	n := len(known)
 	for n > 0 && known[n-1].Index >= index {
@@ -135,7 +135,7 @@ func before(known []members.Configuration, index uint64) []members.Configuration
 	return slices.Clip(known[:n])
 }
 
-// installed is told of a snapshot that has replaced the state.
+// installed records that a snapshot has replaced the state.
 func (c *configurations) installed(meta *raft.SnapshotMeta) {
 	conf := store.FromRaft(meta).Members
 	c.mu.Lock()
@@ -146,13 +146,13 @@ func (c *configurations) installed(meta *raft.SnapshotMeta) {
 	c.reportCommitted(change)
 }
 
-// reached is told that the entry of a configuration is committed.
+// reached records that the configuration at index is committed.
 func (c *configurations) reached(index uint64) {
 	c.mu.Lock()
 	i := slices.IndexFunc(c.known, func(conf members.Configuration) bool { return conf.Index == index })
 	if i < 0 {
 		c.mu.Unlock()
-		return // of before the snapshot that this node began with
+		return // it precedes the snapshot that this node started with
 	}
 	change := c.pass(c.known[i])
 	c.known = slices.Clone(c.known[i:])
@@ -160,9 +160,8 @@ func (c *configurations) reached(index uint64) {
 	c.reportCommitted(change)
 }
 
-// pass goes on to a committed configuration, and returns what changed. A node that applies an old log may see a
-// former life of its ID end: this node counts as removed only if the newest configuration does not have the node
-// either. Requires c.mu.
+// pass returns the change to a committed configuration. A node that applies an old log may find an earlier membership
+// of its ID end there, so it counts as removed only if the newest configuration does not have it either. Requires c.mu.
 func (c *configurations) pass(to members.Configuration) committedChange {
 	change := committedChange{index: to.Index}
 	if len(c.known) > 0 {
@@ -176,7 +175,7 @@ func (c *configurations) pass(to members.Configuration) committedChange {
 	return change
 }
 
-// newestCommitted returns the newest configuration at or before commit, the commit index.
+// newestCommitted returns the newest configuration up to the commit index.
 func (c *configurations) newestCommitted(commit uint64) members.Configuration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -188,7 +187,7 @@ func (c *configurations) newestCommitted(commit uint64) members.Configuration {
 	return members.Configuration{}
 }
 
-// following returns the configuration that the log has behind the configuration with that index.
+// following returns the first configuration in the log after index.
 func (c *configurations) following(index uint64) (members.Configuration, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -214,8 +213,8 @@ func (c *configurations) reportCommitted(change committedChange) {
 	}
 }
 
-// StoredConfigurations are the newest configuration that the described snapshots have, which is committed, and the
-// newest of these and of the log, for a node whose raft cannot be opened. Without any they are the founders.
+// StoredConfigurations returns the newest committed configuration, which is that of the newest snapshot, and the newest
+// one in snapshots and log, for a node whose raft cannot be opened. Both are the founders' if nothing else is stored.
 func StoredConfigurations(log raft.LogStore, described []store.Snapshot, founders []members.Member) (committed,
 	newest members.Configuration, err error,
 ) {

@@ -255,7 +255,7 @@ func TestChanges(t *testing.T) {
 		{Move, "n3", "a2", "", ErrAddressInUse},
 		{Move, "n9", "a9", "", ErrNotMember},
 	} {
-		next, err := Change{Kind: row.kind, Member: members.Member{ID: row.id, Addr: row.addr}}.in(conf)
+		next, err := Change{Kind: row.kind, Member: members.Member{ID: row.id, Addr: row.addr}}.applyTo(conf)
 		require.ErrorIs(t, err, row.err, "%+v", row)
 		var got []string
 		for _, m := range next {
@@ -265,13 +265,13 @@ func TestChanges(t *testing.T) {
 		require.Equal(t, "a2", conf.Members[1].Addr, "the configuration before stays")
 	}
 	for _, m := range []members.Member{{ID: "n4"}, {Addr: "a4"}} {
-		_, err := Change{Kind: AddVoter, Member: m}.in(conf)
+		_, err := Change{Kind: AddVoter, Member: m}.applyTo(conf)
 		require.ErrorContains(t, err, "without an ID or an address")
 	}
 	alone := members.NewConfiguration(7, members.Member{ID: "n1", Addr: "a1", Voter: true},
 		members.Member{ID: "n3", Addr: "a3"})
 	for _, kind := range []ChangeKind{Demote, Remove} {
-		_, err := Change{Kind: kind, Member: members.Member{ID: "n1"}}.in(alone)
+		_, err := Change{Kind: kind, Member: members.Member{ID: "n1"}}.applyTo(alone)
 		require.ErrorIs(t, err, ErrLastVoter)
 	}
 }

@@ -17,14 +17,13 @@ import (
 
 // fastFailover shortens the time without a leader after the leader's process died.
 //
-// Raft notices a dead leader by silence, and must be patient with silence: a busy machine is
-// silent, too. But a process that dies closes all connections, and the port refuses new ones. A
-// node that sees both asks the other nodes. When a majority sees the same, and none of these nodes
-// is more up to date, another node tells the asking node to stand for election at once, by the
-// message that transfers leadership (TimeoutNow).
+// Raft detects a dead leader by its silence, for which the timeout must be long, since a busy machine is silent, too.
+// But when a process dies, its connections are closed and its port refuses new ones. A node that observes both asks the
+// other nodes. If a majority agrees, and none of them is more up to date, one of them tells the asking node to start an
+// election at once, by the message that transfers leadership (TimeoutNow).
 //
-// A nomination can harm no more than an election does: votes and logs are as ever. The majority
-// keeps a node that a healthy leader refuses from deposing that leader again and again.
+// That is as safe as any election. The majority prevents a node whose connections alone are refused from deposing a
+// healthy leader again and again.
 type fastFailover struct {
 	self           string
 	configurations *configurations
@@ -38,7 +37,7 @@ type fastFailover struct {
 	dead deadLeader
 }
 
-// raftView is what fastFailover looks at.
+// raftView is the part of raft that fastFailover reads. Tests implement it, too.
 type raftView interface {
 	CurrentTerm() uint64
 	LeaderWithID() (raft.ServerAddress, raft.ServerID)
@@ -46,15 +45,14 @@ type raftView interface {
 	AppliedIndex() uint64
 }
 
-// appliedView is raft's view, with what the state machine has applied: raft counts what waits for the state machine,
-// too.
+// appliedView is raft with the index that the state machine has applied. Raft's own index includes entries that wait
+// for the state machine.
 type appliedView struct {
 	*raft.Raft
 	applier *applier
 }
 
-// AppliedIndex is of the newest entry that the state machine has applied; 0 in quarantine, where the state is of no
-// use.
+// AppliedIndex returns the index of the newest applied entry, or 0 in quarantine, where the state is unusable.
 func (v appliedView) AppliedIndex() uint64 {
 	if v.applier.quarantine.on() {
 		return 0
@@ -62,7 +60,7 @@ func (v appliedView) AppliedIndex() uint64 {
 	return v.applier.index.Load()
 }
 
-// How long and how often the others are asked.
+// The interval and the timeout of asking the other nodes.
 const (
 	askEvery  = 20 * time.Millisecond
 	askWithin = 500 * time.Millisecond
@@ -75,7 +73,7 @@ func newFastFailover(c *Config, known *configurations, opened raftView, nominate
 	}
 }
 
-// refused is told that leader's port refused a connection.
+// refused records that leader's port refused a connection.
 func (f *fastFailover) refused(leader string) {
 	f.mu.Lock()
 	f.dead = deadLeader{leader: leader, term: f.raft.CurrentTerm()}
@@ -83,7 +81,7 @@ func (f *fastFailover) refused(leader string) {
 	notify(f.wake)
 }
 
-// reached is told that leader was reached.
+// reached records that leader was reached.
 func (f *fastFailover) reached(leader string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -92,8 +90,7 @@ func (f *fastFailover) reached(leader string) {
 	}
 }
 
-// vacant returns the leadership that is known to be without its leader, as long as there has been
-// no other since.
+// vacant returns the current leadership if its leader is known to be dead, and else the zero value.
 func (f *fastFailover) vacant() deadLeader {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -121,8 +118,8 @@ func (f *fastFailover) run(ctx context.Context) error {
 	}
 }
 
-// ask asks the other voters, and has this node nominated if a majority agrees and none is more up to
-// date. A node without a vote does not ask.
+// ask asks the other voters, and gets this node nominated if a majority agrees and none of it is more up to date. A
+// node without a vote does not ask.
 func (f *fastFailover) ask(ctx context.Context, dead deadLeader) {
 	view := f.configurations.view()
 	if !view.voter {
@@ -143,11 +140,11 @@ func (f *fastFailover) ask(ctx context.Context, dead deadLeader) {
 		return
 	}
 	own.nominate = true
-	_, _, _ = f.send(ctx, agree[0], own) // after a failure the next attempt comes in a moment
+	_, _, _ = f.send(ctx, agree[0], own) // run retries soon
 }
 
-// poll asks the voters among these members, except this node and the leader that is gone, and gives each answer to
-// take, one at a time.
+// poll asks the voters among the members, except this node and the dead leader, and calls take with each answer, one at
+// a time.
 func (f *fastFailover) poll(ctx context.Context, of []members.Member, p proposal, take func(c candidate, agrees bool)) {
 	var mu sync.Mutex
 	var asks sync.WaitGroup
@@ -172,9 +169,9 @@ func (f *fastFailover) candidate() candidate {
 	return candidate{id: f.self, length: f.raft.LastIndex(), applied: f.raft.AppliedIndex()}
 }
 
-// moreUpToDate reports whether c rather than o is to be elected. The node with the longer log is,
-// since the other would not win. Then comes the node that has applied more: a node that started a
-// moment ago may need seconds to apply the log before serving. The IDs decide between equals.
+// moreUpToDate reports whether c should be elected rather than o. The longer log decides, since the other node could
+// not win; then the higher applied index, since a node that has just started may need seconds to apply the log before
+// it serves; then the lower ID.
 func (c candidate) moreUpToDate(o candidate) bool {
 	switch {
 	case c.length != o.length:
@@ -186,7 +183,7 @@ func (c candidate) moreUpToDate(o candidate) bool {
 	}
 }
 
-// send asks a node.
+// send sends a node the question and returns its answer.
 func (f *fastFailover) send(ctx context.Context, id string, p proposal) (c candidate, agrees bool, err error) {
 	conn, err := f.dial(ctx, id)
 	if err != nil {
@@ -210,7 +207,7 @@ func (f *fastFailover) send(ctx context.Context, id string, p proposal) (c candi
 	return candidate{id: id, length: in.Number(), applied: in.Number()}, agrees, in.Err
 }
 
-// answer takes part in another node's question.
+// answer answers another node's question, and nominates that node if the question says so and this node agrees.
 func (f *fastFailover) answer(conn net.Conn, frame []byte) error {
 	in := wire.Fields[string]{Rest: string(frame)}
 	in.Kind()
@@ -230,7 +227,7 @@ func (f *fastFailover) answer(conn net.Conn, frame []byte) error {
 	if dead := f.vacant(); dead == p.deadLeader && dead != (deadLeader{}) && f.configurations.view().voter {
 		reply[len(reply)-1] = 1
 		if p.nominate {
-			_ = f.nominate(p.id) // the asking node sees whether it leads
+			_ = f.nominate(p.id) // the asking node notices the result itself
 		}
 	}
 	own := f.candidate()
@@ -239,13 +236,13 @@ func (f *fastFailover) answer(conn net.Conn, frame []byte) error {
 	return err
 }
 
-// fromOther reports whether conn comes from the other voter of that ID.
+// fromOther reports whether conn may come from the node id, and id is another voter.
 func (f *fastFailover) fromOther(conn net.Conn, id string) bool {
 	return wire.MayBe(conn, id) && id != f.self && f.configurations.view().IsVoter(id)
 }
 
-// The messages of fast failover, each alone in its frame (package wire). They travel over the stream that also carries
-// clients' requests to the leader, which tells them apart by the first byte.
+// The messages of fast failover, one per frame (package wire). The stream also carries clients' requests to the leader;
+// the first byte distinguishes them.
 //
 //	question  kind, version, bytes ID, length of log, bytes leader, term, whether to nominate
 //	answer    kind, whether that node agrees, length of its log, how much of it is applied
@@ -254,11 +251,10 @@ const (
 	proposalVersion = 1
 )
 
-// proposal is the question that a node asks another. The answer says whether the other node sees
-// the same, and describes that node as a candidate.
+// proposal is the question to another node. The answer says whether that node agrees, and describes it as a candidate.
 type proposal struct {
 	candidate
-	deadLeader      // as the asking node found
+	deadLeader      // the leadership that the asking node observed
 	nominate   bool // send TimeoutNow to the asking node
 }
 
@@ -274,14 +270,14 @@ func (p proposal) append(dst []byte) []byte {
 
 func isProposal(frame []byte) bool { return len(frame) > 0 && frame[0] == proposalKind }
 
-// candidate is a node that may be elected.
+// candidate is a node that may be elected, with the state of its log.
 type candidate struct {
 	id      string
 	length  uint64 // of the candidate's log
-	applied uint64 // how much of the log, as far as the node knows
+	applied uint64 // index of the newest applied entry
 }
 
-// deadLeader is a leadership whose leader's process is gone. The zero value is none.
+// deadLeader is a leadership whose leader's process is dead. The zero value is none.
 type deadLeader struct {
 	leader string
 	term   uint64

@@ -7,51 +7,49 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// BeginRound starts a leadership check of term. The result is done when a majority has confirmed that this
-// node led term after the call began, or when the members have changed. All that was acknowledged to a client
-// before is committed up to index.
+// BeginRound starts a leadership check of term. The wait is done when a majority has confirmed that this node led term
+// after the call began, or when the members have changed. If it is confirmed, every write that was acknowledged to a
+// client before the call has an index up to the returned one.
 func (n *Node) BeginRound(term uint64) (confirmed *Acknowledgement, index uint64) {
 	confirmed = n.acks.beginRound(term)
 	index = n.raft.CommitIndex()
-	// VerifyLeader has raft send heartbeats at once. The future is not looked at: the future is
-	// content with less than we are, and can stay without an answer.
+	// VerifyLeader makes raft send heartbeats at once. The future is ignored: it confirms less than the round does, and
+	// may never be answered.
 	n.raft.VerifyLeader()
 	return confirmed, index
 }
 
-// AwaitMatch waits until so many other voters, or all, have what is committed now on their disks, as this node,
-// the leader of term, knows.
+// AwaitMatch returns a wait until nodes other voters, or all if there are fewer, have acknowledged to this leader of
+// term everything that is committed now.
 func (n *Node) AwaitMatch(term uint64, nodes int) *Acknowledgement {
 	return n.acks.awaitMatch(term, n.raft.CommitIndex(), max(nodes, 0))
 }
 
-// RoundTrip returns the time of a round trip to as many voters as make a majority with this node, as the requests of
-// this leader take it; 0: it is not known.
+// RoundTrip returns the round-trip time to the nearest voters that make a majority with this leader, or 0 if unknown.
 func (n *Node) RoundTrip() time.Duration { return time.Duration(n.acks.quorum.Load()) }
 
-// FarApart reports whether [FarApart] was told of the leadership of term, and is so still.
+// FarApart reports whether the event [FarApart] was reported in term and still applies.
 func (n *Node) FarApart(term uint64) bool { return n.progress.farApart(term) }
 
-// Quorum returns how many other voters have every committed entry at least: as many as make a majority with this
-// node. While the members change it is the smaller of two numbers, as the entry may be older than the change.
+// Quorum returns the least number of other voters that have every committed entry: those that make a majority with this
+// node. While the members change it is the smaller of two numbers, since an entry may be older than the change.
 func (n *Node) Quorum() int {
 	committed := n.configurations.see(n.CommittedConfiguration())
 	return min(n.configurations.view().others, committed.others)
 }
 
-// OtherVoters returns how many other members have a vote.
+// OtherVoters returns the number of other members with a vote.
 func (n *Node) OtherVoters() int { return n.configurations.view().otherVoters }
 
-// Heard returns how far a node's log agrees with this leader's, and when the node last acknowledged something, if
-// that was in term and not before since.
+// Heard returns the index up to which a node's log agrees with this leader's, and the time of the node's last
+// acknowledgement. ok is false if it acknowledged nothing in term after since.
 func (n *Node) Heard(id string, term uint64, since time.Time) (match uint64, at time.Time, ok bool) {
 	ack, ok := n.acks.heardSince(id, term, since)
 	return ack.match, ack.heard, ok
 }
 
-// Unacknowledged reports whether too few other voters have acknowledged to this leader what follows its commit index,
-// so that neither the leader's own disk nor its state machine is what the entries wait for. acknowledged grows with
-// everything that any of them acknowledges.
+// Unacknowledged reports whether uncommitted entries wait for acknowledgements of other voters, rather than for this
+// leader's disk or state machine. acknowledged grows with each acknowledged entry.
 func (n *Node) Unacknowledged(term uint64) (acknowledged uint64, so bool) {
 	conf, commit, have := n.Configuration(), n.raft.CommitIndex(), 1
 	matches := n.acks.matches(term)
@@ -67,7 +65,7 @@ func (n *Node) Unacknowledged(term uint64) (acknowledged uint64, so bool) {
 	return acknowledged, have < conf.Quorum() && commit < n.Last()
 }
 
-// TransferTime is how long the next request with uncommitted entries takes over the slowest link that is allowed for.
+// TransferTime returns how long the next request with uncommitted entries takes at minBytesPerSecond.
 func (n *Node) TransferTime() time.Duration {
 	size := 0
 	for i := n.raft.CommitIndex() + 1; size < appendGather; i++ {
@@ -81,28 +79,28 @@ func (n *Node) TransferTime() time.Duration {
 		}
 		size += len(whole.Data)
 	}
-	return time.Duration(size) * time.Second / slowest
+	return time.Duration(size) * time.Second / minBytesPerSecond
 }
 
-// CheckProgress compares the followers' logs with what is committed, and tells what has changed. It is
-// called once a second, or more often, while this node leads term.
+// CheckProgress compares the followers' logs with the commit index and reports changes as events. It must be called at
+// least once a second while this node leads term.
 func (n *Node) CheckProgress(term uint64) { n.progress.check(term, n.raft.CommitIndex(), n.acks) }
 
-// Stalled returns where the log of a follower stands still, and since when, if that was told in
-// this leadership.
+// Stalled returns the index at which a follower's log has stalled, and since when. ok is false unless FollowerStalled
+// was reported in term and still applies.
 func (n *Node) Stalled(id string, term uint64) (at uint64, since time.Time, ok bool) {
 	l, ok := n.progress.stalled(id, term)
 	return l.at, l.since, ok && n.acks.matches(term)[id] == l.at
 }
 
-// Refused is told that leader's port refused a connection.
+// Refused records that leader's port refused a connection.
 func (n *Node) Refused(leader string) { n.failover.refused(leader) }
 
-// Reached is told that leader was reached.
+// Reached records that leader was reached.
 func (n *Node) Reached(leader string) { n.failover.reached(leader) }
 
-// AnswerProposal takes part in another node's question, whether the leader's process is gone. The
-// result says whether frame, the first that came over conn, is such a question.
+// AnswerProposal answers another node's question whether the leader's process is gone. It returns false if frame, the
+// first that arrived over conn, is no such question.
 func (n *Node) AnswerProposal(conn net.Conn, frame []byte) bool {
 	if !isProposal(frame) {
 		return false
@@ -113,7 +111,7 @@ func (n *Node) AnswerProposal(conn net.Conn, frame []byte) bool {
 	return true
 }
 
-// SetCommitSubscriber sets whether a node is sent commit notifications while this node leads.
+// SetCommitSubscriber sets whether a node receives commit notifications while this node leads.
 func (n *Node) SetCommitSubscriber(id string, subscribed bool) {
 	if p := (*n.commits.peers.Load())[raft.ServerID(id)]; p != nil {
 		p.subscribed.Store(subscribed)

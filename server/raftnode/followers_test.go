@@ -88,7 +88,7 @@ func TestTransferTime(t *testing.T) {
 			}
 			before := n.log.store
 			n.log.store = &forgetful{store, 0, c.lost}
-			require.Equal(t, time.Duration(c.bytes)*time.Second/slowest, n.TransferTime())
+			require.Equal(t, time.Duration(c.bytes)*time.Second/minBytesPerSecond, n.TransferTime())
 			n.log.store = before
 		})
 	}

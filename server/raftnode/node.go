@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast/holdfast/server/store"
 )
 
-// Node is a member's raft and everything around raft.
+// Node is a member's raft with its transport, log and stores.
 type Node struct {
 	config         Config
 	raft           *raft.Raft
@@ -28,17 +28,17 @@ type Node struct {
 	progress       *progress
 	commits        *commitNotifier
 
-	running  atomic.Bool          // the owner hears of changes
-	gone     atomic.Bool          // this node was removed
-	removals chan committedChange // members that may not know that they are gone
-	changing chan struct{}        // held by Change, and by a transfer: one at a time
+	running  atomic.Bool          // whether the callbacks of config are called
+	gone     atomic.Bool          // whether this node was removed
+	removals chan committedChange // changes whose removed members are to be notified
+	changing chan struct{}        // semaphore of Change and of transfers
 
-	stopped chan struct{} // closed when the node begins to stop
-	down    raft.Future   // raft's end, once asked for
+	stopped chan struct{} // closed by Stop
+	down    raft.Future   // done when raft has ended; set by Stop
 }
 
-// Stop has raft end, and raft's calls fail from here on. Stop reports whether raft will end: raft
-// does not once a term could not be stored.
+// Stop begins to end raft, whose calls fail from then on. It returns false if raft will not end, because a term could
+// not be stored.
 func (n *Node) Stop() bool {
 	close(n.stopped)
 	n.down = n.raft.Shutdown()
@@ -51,29 +51,29 @@ func (n *Node) Stop() bool {
 	return true
 }
 
-// Wait returns when raft and its pipelines have ended, and what raft appended is on the disk, after [Node.Stop].
+// Wait waits, after [Node.Stop], until raft and its pipelines have ended and everything appended is on the disk.
 func (n *Node) Wait() error {
 	err := n.down.Error()
-	n.transport.pipelines.Wait() // raft opens no more
+	n.transport.pipelines.Wait() // raft has ended, so it opens no more
 	return errors.Join(err, n.log.flush())
 }
 
-// Propose gives an entry to raft for term. Propose returns when raft's main loop has taken the
-// entry, at once or after the append before.
+// Propose passes an entry to raft for term. It returns when raft's main loop has accepted the entry, which may take as
+// long as the previous append.
 //
-// The term and the flags travel with the entry. Raft may take the entry only after this node lost
-// the leadership and won another: such an entry is void on every node.
+// The entry carries term and flags. If raft accepts it only after this node has lost the leadership and won another,
+// the entry is void on every node.
 //
-// The future is not looked at. Success is seen when the entry is applied, failure when the
-// leadership ends. When raft is shut down futures can stay without an answer.
+// The future is ignored, since raft may never answer it when it shuts down. The entry succeeds when it is applied, and
+// fails when the leadership ends.
 func (n *Node) Propose(term uint64, entry []byte, flags ...byte) {
 	n.raft.ApplyLog(raft.Log{Data: entry, Extensions: append(binary.AppendUvarint(nil, term), flags...)}, 0)
 }
 
-// proposeVoid gives raft an entry that is void on every node: term 0 is no leadership's.
+// proposeVoid proposes an entry that is void on every node, since no leadership has term 0.
 func (n *Node) proposeVoid() { n.Propose(0, nil) }
 
-// Leading returns the term and whether this node leads in that term, as of one instant.
+// Leading returns the term and whether this node leads it, both as of one instant.
 func (n *Node) Leading() (term uint64, leading bool) {
 	term = n.raft.CurrentTerm()
 	return term, n.raft.State() == raft.Leader && n.raft.CurrentTerm() == term
@@ -85,8 +85,8 @@ func (n *Node) Leads(term uint64) bool {
 	return leading && t == term
 }
 
-// Leader returns the term and the leader's ID, as of one instant: raft forgets a leader before going to
-// the next term. The ID is empty while no leader is known.
+// Leader returns the term and its leader's ID, empty if unknown. Both are as of one instant, since raft clears the
+// leader before it enters the next term.
 func (n *Node) Leader() (term uint64, leader string) {
 	for {
 		term = n.raft.CurrentTerm()
@@ -100,23 +100,22 @@ func (n *Node) Leader() (term uint64, leader string) {
 // Term returns raft's term.
 func (n *Node) Term() uint64 { return n.raft.CurrentTerm() }
 
-// Committed, Applied and Last return how far the log is committed, given to the machine, and
-// written.
+// Committed returns raft's commit index.
 func (n *Node) Committed() uint64 { return n.raft.CommitIndex() }
 
-// Applied returns the index of the newest entry that raft gave to the machine.
+// Applied returns the index of the newest entry that raft has passed on to be applied.
 func (n *Node) Applied() uint64 { return n.raft.AppliedIndex() }
 
 // Last returns the index of the log's last entry.
 func (n *Node) Last() uint64 { return n.raft.LastIndex() }
 
-// Broken reports whether an entry could not be applied: the state follows the log no more.
+// Broken reports whether an entry could not be applied, after which none is.
 func (n *Node) Broken() bool { return n.applier.broken.Load() }
 
-// TakeSnapshot captures the state into a snapshot now, whatever the policy says.
+// TakeSnapshot takes a snapshot now, whatever the policy.
 func (n *Node) TakeSnapshot() error { return n.raft.Snapshot().Error() }
 
-// parts are what raft is opened over.
+// parts are raft's dependencies.
 type parts struct {
 	machine   raft.FSM
 	log       raft.LogStore
@@ -125,8 +124,8 @@ type parts struct {
 	transport raft.Transport
 }
 
-// OpenSnapshot opens a snapshot that ends at from or later, for a member whose newest one is damaged. If there is none,
-// one is taken: all that this node has applied is committed.
+// OpenSnapshot opens a snapshot that ends at index from or later, for a member whose newest one is damaged. If none can
+// be opened and this node has applied from, it takes one.
 func (n *Node) OpenSnapshot(from uint64) (store.Snapshot, io.ReadCloser, error) {
 	if n.applier.quarantine.on() {
 		return store.Snapshot{}, nil, ErrQuarantined

@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast/holdfast/server/store"
 )
 
-// Open builds raft over the node's stores, which starts to take part in elections. [Node.Start] must follow.
+// Open opens raft over the node's stores. Raft takes part in elections from then on, so [Node.Start] must follow.
 func Open(c Config) (*Node, error) {
 	n := &Node{
 		config: c, configurations: newConfigurations(c.ID), acks: newAcks(c.ID, 2*c.ElectionTimeout),
@@ -40,7 +40,7 @@ func Open(c Config) (*Node, error) {
 	inner := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		ServerAddressProvider: provider{},
 		Logger:                c.RaftLogger,
-		Stream:                streams{c.Raft, max(leastFlow, 2*c.ElectionTimeout)},
+		Stream:                streams{c.Raft, max(minStallTime, 2*c.ElectionTimeout)},
 		MaxPool:               connsPerPeer,
 		MaxRPCsInFlight:       1,
 		Timeout:               rpcTimeout,
@@ -92,7 +92,7 @@ func (n *Node) openRaft() error {
 	opened, err := newRaft(conf, p)
 	if err != nil {
 		if n.applier.unreadable != nil {
-			err = fmt.Errorf("%w: %w", err, n.applier.unreadable) // which raft logs, and does not return
+			err = fmt.Errorf("%w: %w", err, n.applier.unreadable) // raft logs this error but does not return it
 		}
 		return fmt.Errorf("open raft: %w", err)
 	}
@@ -111,7 +111,8 @@ func (n *Node) openRaft() error {
 	return nil
 }
 
-// newRaft is raft.NewRaft, which panics if it cannot read an entry or store the term. Nothing of raft runs then.
+// newRaft calls raft.NewRaft and returns its panic if an entry cannot be read or the term cannot be stored. No
+// goroutine of raft runs then.
 func newRaft(conf *raft.Config, p parts) (opened *raft.Raft, err error) {
 	defer func() {
 		failed := recover()
@@ -126,7 +127,7 @@ func newRaft(conf *raft.Config, p parts) (opened *raft.Raft, err error) {
 	return raft.NewRaft(conf, p.machine, p.log, p.stable, p.snapshots, p.transport)
 }
 
-// agrees compares the members that raft found in the stores with the members that were found on the way.
+// agrees returns an error if raft found other members in the stores than configurations.
 func (n *Node) agrees() error {
 	future := n.raft.GetConfiguration()
 	if err := future.Error(); err != nil {
@@ -138,7 +139,7 @@ func (n *Node) agrees() error {
 	return nil
 }
 
-// reconfigure goes over to another configuration, before raft does.
+// reconfigure applies a new configuration in effect, before raft does.
 func (n *Node) reconfigure(v *view) {
 	n.acks.reconfigure(v)
 	n.commits.reconfigure(v)
@@ -147,11 +148,11 @@ func (n *Node) reconfigure(v *view) {
 	}
 }
 
-// configurationCommitted sends removal notices, and stops this node if it was removed.
+// configurationCommitted queues removal notices and calls the owner.
 func (n *Node) configurationCommitted(change committedChange) {
 	select {
 	case n.removals <- change:
-	default: // the node learns of the removal at the next handshake
+	default: // a removed member learns of its removal at the next handshake
 	}
 	if change.removed {
 		n.gone.Store(true)
@@ -164,8 +165,7 @@ func (n *Node) configurationCommitted(change committedChange) {
 	}
 }
 
-// observer tells the owner of raft's changes. Events are not queued: the owner
-// looks at what is, so that none can be lost.
+// observer calls OnChange at raft's changes. It queues nothing, since the owner reads the current state.
 func (n *Node) observer() *raft.Observer {
 	return raft.NewObserver(nil, false, func(o *raft.Observation) bool {
 		switch o.Data.(type) {
@@ -176,7 +176,7 @@ func (n *Node) observer() *raft.Observer {
 	})
 }
 
-// raft is raft's own configuration.
+// raft returns raft's own configuration.
 func (c *Config) raft() *raft.Config {
 	conf := raft.DefaultConfig()
 	conf.LocalID = raft.ServerID(c.ID)
@@ -191,11 +191,10 @@ func (c *Config) raft() *raft.Config {
 	return conf
 }
 
-// bootstrap writes the first members of a cluster to a fresh store. Every
-// one of them writes the same first entry.
+// bootstrap writes the first members of a cluster to an empty store. Each of them writes the same first entry.
 //
-// raft.BootstrapCluster writes the term and then the entry. Between them the power may go: then there is a term, and
-// nothing else, and the entry is written here. A node with an empty log has acknowledged nothing.
+// raft.BootstrapCluster writes the term and then the entry. If the power failed between them, only the entry is written
+// here. That is safe, since a node with an empty log has acknowledged nothing.
 func bootstrap(conf *raft.Config, c *Config, t raft.Transport) error {
 	exists, err := raft.HasExistingState(c.Log, c.Stable, c.Snapshots)
 	if err != nil {
@@ -222,7 +221,7 @@ func bootstrap(conf *raft.Config, c *Config, t raft.Transport) error {
 	return nil
 }
 
-// isEmpty reports whether the stores hold neither an entry nor a snapshot.
+// isEmpty reports whether the stores have neither an entry nor a snapshot.
 func isEmpty(c *Config) (bool, error) {
 	last, err := c.Log.LastIndex()
 	if err != nil || last > 0 {
@@ -232,20 +231,20 @@ func isEmpty(c *Config) (bool, error) {
 	return err == nil && len(snapshots) == 0, err
 }
 
-// provider has raft dial a node by the ID, wherever the node is.
+// provider makes raft dial a node by its ID.
 type provider struct{}
 
 func (provider) ServerAddr(id raft.ServerID) (raft.ServerAddress, error) {
 	return raft.ServerAddress(id), nil
 }
 
-// Start starts what runs beside raft, each part until its context ends. Start must follow [Open].
+// Start starts the node's own goroutines with start. Each ends with its context.
 func (n *Node) Start(start func(name string, run func(context.Context) error)) {
 	n.running.Store(true)
 	if n.gone.Load() {
 		n.config.OnRemoved()
 	}
-	n.config.OnConfiguration() // what has changed since Open
+	n.config.OnConfiguration() // for changes since Open
 	start("take entries", func(ctx context.Context) error { return n.filter.acceptAppends(ctx, n.config.Append) })
 	start("filter requests", func(ctx context.Context) error { return n.filter.run(ctx, n.transport.inner.Consumer()) })
 	start("note heartbeats", n.filter.beat)
@@ -253,11 +252,11 @@ func (n *Node) Start(start func(name string, run func(context.Context) error)) {
 	start("notify of commits", n.commits.run)
 	start("send removal notices", n.sendRemovalNotices)
 	start("elect a lone voter", n.electAlone)
-	start("cut log", func(ctx context.Context) error { return n.applier.cutLog(ctx, n.config.Logger) })
+	start("cut log", func(ctx context.Context) error { return n.applier.snapshotBySize(ctx, n.config.Logger) })
 }
 
-// bounds is how far entries are committed, as this node knows, and where its newest snapshot ends. Raft takes no note
-// in its commit index of what a snapshot of a leader has committed.
+// bounds returns the highest index known to be committed, and that of the newest snapshot. Raft's commit index does not
+// include the entries that a leader's snapshot has committed.
 func (n *Node) bounds() (committed, snapshot uint64, err error) {
 	stored, err := n.config.Snapshots.List()
 	if len(stored) > 0 {

@@ -111,7 +111,7 @@ func TestMembersOfASnapshot(t *testing.T) {
 		takeSnapshot(t, snapshots, 3, 2, "n1", "n2")
 		n, err := Open(singleConfig(raft.NewInmemStore(), snapshots))
 		require.NoError(t, err)
-		require.True(t, n.acks.knows("n2"))
+		require.True(t, n.acks.hasPeer("n2"))
 		require.Len(t, *n.commits.peers.Load(), 1)
 		require.Equal(t, invariant.On, n.applier.verify != nil)
 		require.True(t, n.Stop())

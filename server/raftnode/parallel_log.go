@@ -11,64 +11,62 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// recentLogs is how many of the newest entries are kept in memory, if they are not too large
-// (recentBytes). Each is read once per follower, right after the append. recentLogs also bounds how
-// many entries a leader's disk may be behind.
+// recentLogs bounds the newest entries that are kept in memory, within recentBytes: each follower's sender reads them
+// right after the append. It also bounds the entries that wait for a leader's disk.
 const recentLogs = 32
 
-// parallelLog is the log as raft sees it. While this node leads, entries go to the node's disk and
-// to the followers at the same time (Ongaro's thesis, section 10.2.1): an append returns at once,
-// and what raft appends meanwhile goes to the disk together.
+// parallelLog is the log as raft sees it. While this node leads, entries are written to its disk and sent to the
+// followers at the same time (Ongaro's thesis, section 10.2.1): an append returns at once, and entries that raft
+// appends during a write are written together.
 //
-// Raft counts an appended entry as this node's before the disk has the entry. Nothing may follow
-// from that before it is true:
-//   - An entry is committed when a follower's acknowledgement completes a majority. The acknowledgement
-//     is held back until the entry is on this node's disk, too ([transport.AppendEntries]).
-//   - A former leader may acknowledge as a follower what the same node appended as a leader. So raft gets another
-//     leader's request when everything appended before is on the disk ([rpcFilter.pass]).
+// Raft counts an appended entry as stored by this node before it is on the disk. Two rules keep that safe:
+//   - An entry is committed when a follower's acknowledgement completes a majority. The acknowledgement is delayed
+//     until the entry is on this node's disk, too ([transport.AppendEntries]).
+//   - A former leader may acknowledge as a follower what it appended as a leader. So raft receives another leader's
+//     request only when everything appended before is on the disk ([rpcFilter.pass]).
 //
-// A single voter appends as usual: no acknowledgement could be held back. So does a leader that appends a
-// configuration: under the new one this node may be all that is needed for what was appended before.
+// Two appends are synchronous: those of a single voter, which waits for no acknowledgement that could be delayed, and
+// that of a configuration, under which this node alone may be enough to commit earlier entries.
 type parallelLog struct {
-	keeps atomic.Bool // entries behind a snapshot that is installed stay: see [Node.ReplaceState]
+	keeps atomic.Bool // installing a snapshot keeps the entries behind it, see [Node.ReplaceState]
 	store raft.LogStore
-	// fail tells the owner: an append that failed cannot be taken back from raft.
+	// fail ends the node, since raft already counts an append that fails.
 	fail func(error)
-	// leads reports whether this node leads, as raft's main loop sees it. While leads is not set,
-	// appends are as usual.
+	// leads reports whether this node leads, as raft's main loop sees it, and has other voters to wait for. Until it is
+	// set, appends are synchronous.
 	leads atomic.Pointer[func() bool]
-	// bounds is how far entries are committed, as this node knows, and where its newest snapshot ends. While bounds
-	// is not set, this node knows of none.
+	// bounds is [Node.bounds]. Until it is set, no entry is known to be committed.
 	bounds atomic.Pointer[func() (committed, snapshot uint64, err error)]
 
-	// applied returns the index of the newest entry that the state machine has; nil in tests: no entry is far ahead.
+	// applied returns the index of the newest applied entry. It is nil in tests, where no entry is far ahead.
 	applied func() uint64
 
 	mu      sync.Mutex
-	written sync.Cond // the queue became shorter, or err was set
-	// queue holds the entries that are not in the store, in order. The append to an empty queue
-	// started the goroutine that writes the queue.
+	written sync.Cond // signals that the queue became shorter or err was set
+	// queue has the entries that are not in the store yet, in order. An append to an empty queue starts the goroutine
+	// that writes it.
 	queue  []*raft.Log
-	recent [recentLogs]*raft.Log // an entry is at index modulo the length
+	recent [recentLogs]*raft.Log // by index modulo the length
 	sizes  logSizes
-	err    error // of the write that failed
+	err    error // sticky: the error of a failed write
 
-	placeholder []byte // in place of the data of a stripped entry
+	placeholder []byte // replaces the data of a stripped entry
 
-	// configurations is told of what comes and goes; nil in tests.
+	// configurations tracks the configurations that are appended and removed. It is nil in tests.
 	configurations *configurations
 }
 
 var _ raft.MonotonicLogStore = (*parallelLog)(nil)
 
-// laggingTimes is how much more of the log than usual a snapshot leaves for a member that lags.
+// laggingTimes is the factor by which a snapshot leaves more bytes of the log while a member lags.
 const laggingTimes = 4
 
-// laggingFor is how long a member that gets a snapshot may acknowledge nothing before the log is cut as if it got none.
+// laggingFor is the time without an acknowledgement after which a member that receives a snapshot no longer counts as
+// lagging.
 const laggingFor = 10 * time.Second
 
-// newParallelLog returns the log over store. About trailingBytes of entries are kept over a snapshot, and laggingTimes
-// as many while a member needs them.
+// newParallelLog returns the log over store. About trailingBytes of entries are kept behind a snapshot, and
+// laggingTimes as many while a member needs them.
 func newParallelLog(store raft.LogStore, trailingBytes int64, fail func(error)) *parallelLog {
 	l := &parallelLog{store: store, fail: fail, placeholder: make([]byte, 0, 1)}
 	l.sizes.limit = trailingBytes
@@ -76,14 +74,14 @@ func newParallelLog(store raft.LogStore, trailingBytes int64, fail func(error)) 
 	return l
 }
 
-// IsMonotonic passes on what the store says: raft empties a monotonic log when a snapshot is installed. It does not
-// while a state is installed that the log goes on from.
+// IsMonotonic reports whether raft must empty the log when it installs a snapshot: if the store is monotonic, unless
+// the entries behind the snapshot are to be kept.
 func (l *parallelLog) IsMonotonic() bool {
 	m, ok := l.store.(raft.MonotonicLogStore)
 	return ok && m.IsMonotonic() && !l.keeps.Load()
 }
 
-// FirstIndex is the store's, unless a snapshot took the place of the whole log.
+// FirstIndex returns the store's first index, or the queue's if the store is empty.
 func (l *parallelLog) FirstIndex() (uint64, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -94,7 +92,7 @@ func (l *parallelLog) FirstIndex() (uint64, error) {
 	return first, err
 }
 
-// LastIndex counts what was appended.
+// LastIndex returns the index of the last appended entry, whether it is in the store or not.
 func (l *parallelLog) LastIndex() (uint64, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -104,8 +102,8 @@ func (l *parallelLog) LastIndex() (uint64, error) {
 	return l.store.LastIndex()
 }
 
-// GetLog reads an entry: from memory if recent, else without the data if there is much data, or some and the state
-// machine is far from the entry.
+// GetLog reads an entry from memory if it is recent, and else from the store. An entry from the store is stripped of
+// its data if that is large, or if the entry is far ahead of the state machine and its data is not small.
 func (l *parallelLog) GetLog(index uint64, log *raft.Log) error {
 	l.mu.Lock()
 	recent := l.recent[index%recentLogs]
@@ -125,13 +123,13 @@ func (l *parallelLog) GetLog(index uint64, log *raft.Log) error {
 		maxBytes = strippedAheadOver
 	}
 	if log.Type == raft.LogCommand && len(log.Data) > maxBytes {
-		// The store may have read both into one piece of memory, which the extensions would keep.
+		// The clone lets the data be collected, since the store may have read both into one slice.
 		log.Data, log.Extensions = l.placeholder, bytes.Clone(log.Extensions)
 	}
 	return nil
 }
 
-// reaches reports whether the log goes back as far as index.
+// reaches reports whether the log begins at or before index.
 func (l *parallelLog) reaches(index uint64) bool {
 	l.mu.Lock()
 	recent := l.recent[index%recentLogs]
@@ -143,10 +141,10 @@ func (l *parallelLog) reaches(index uint64) bool {
 	return err == nil && 0 < first && first <= index
 }
 
-// StoreLog is StoreLogs of a single entry.
+// StoreLog calls StoreLogs with a single entry.
 func (l *parallelLog) StoreLog(log *raft.Log) error { return l.StoreLogs([]*raft.Log{log}) }
 
-// StoreLogs appends: to the disk, or, while this node leads, to the queue for the disk.
+// StoreLogs appends entries to the queue if this node leads and none is a configuration, and else to the store.
 func (l *parallelLog) StoreLogs(logs []*raft.Log) error {
 	changes := slices.ContainsFunc(logs, func(log *raft.Log) bool { return log.Type == raft.LogConfiguration })
 	if leads := l.leads.Load(); changes || leads == nil || !(*leads)() {
@@ -173,7 +171,7 @@ func (l *parallelLog) StoreLogs(logs []*raft.Log) error {
 	return nil
 }
 
-// storeNow appends after everything in the queue.
+// storeNow appends to the store once the queue is written.
 func (l *parallelLog) storeNow(logs []*raft.Log) error {
 	if err := l.flush(); err != nil {
 		return err
@@ -187,7 +185,7 @@ func (l *parallelLog) storeNow(logs []*raft.Log) error {
 	return nil
 }
 
-// remember keeps logs, and recent entries from index on whatever their size. Requires l.mu.
+// remember adds logs to the recent entries. Those from index on are kept whatever their size. Requires l.mu.
 func (l *parallelLog) remember(logs []*raft.Log, index uint64) {
 	l.sizes.append(logs)
 	for _, log := range logs {
@@ -196,7 +194,7 @@ func (l *parallelLog) remember(logs []*raft.Log, index uint64) {
 	l.forget(logs[len(logs)-1].Index, index)
 }
 
-// write brings the queue to the disk, all that waits in one append.
+// write writes the queue to the store until it is empty, each time in one append.
 func (l *parallelLog) write() {
 	l.mu.Lock()
 	for len(l.queue) > 0 {
@@ -206,7 +204,7 @@ func (l *parallelLog) write() {
 		l.mu.Lock()
 		l.queue = l.queue[len(batch):]
 		if err != nil {
-			// Raft must find nothing of what is not there.
+			// Raft must not read entries that are not stored.
 			l.err, l.queue, l.recent = fmt.Errorf("disk failed: store logs: %w", err), nil, [recentLogs]*raft.Log{}
 		}
 		l.written.Broadcast()
@@ -219,7 +217,7 @@ func (l *parallelLog) write() {
 	}
 }
 
-// awaitWritten returns nil when every entry up to index is on the disk.
+// awaitWritten waits until every entry up to index is on the disk, or returns the error of a failed write.
 func (l *parallelLog) awaitWritten(index uint64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -229,7 +227,7 @@ func (l *parallelLog) awaitWritten(index uint64) error {
 	return l.err
 }
 
-// flush waits until everything that has been appended by now is on the disk.
+// flush waits until every entry in the queue is on the disk.
 func (l *parallelLog) flush() error {
 	l.mu.Lock()
 	var last uint64
@@ -240,7 +238,8 @@ func (l *parallelLog) flush() error {
 	return l.awaitWritten(last)
 }
 
-// DeleteRange removes entries from the beginning or the end, none of them committed unless a snapshot has it.
+// DeleteRange removes entries from the beginning or the end. It refuses to remove a committed entry that is in no
+// snapshot.
 func (l *parallelLog) DeleteRange(lo, hi uint64) error {
 	if err := l.awaitWritten(hi); err != nil {
 		return err
@@ -268,13 +267,13 @@ func (l *parallelLog) DeleteRange(lo, hi uint64) error {
 	return nil
 }
 
-// lostMembers is what the operator is told.
+// lostMembers ends the error messages for the operator.
 const lostMembers = "a leader would replace them, so members have lost entries that they had acknowledged " +
 	"(an old copy of a data folder put back, or a disk that lost what it had synced); nothing was deleted: replace " +
 	"those members, see MEMBERS.md"
 
-// spareCommitted refuses a deletion of committed entries from lo on, unless a snapshot takes their place: that begins
-// with the log's first entry, and within the snapshot. The store keeps what is behind the snapshot's end.
+// spareCommitted returns an error if a deletion from lo on would remove committed entries. Only a deletion that begins
+// at the log's first entry and within the newest snapshot may.
 func (l *parallelLog) spareCommitted(lo uint64) error {
 	bounds := l.bounds.Load()
 	if bounds == nil {
@@ -291,12 +290,12 @@ func (l *parallelLog) spareCommitted(lo uint64) error {
 	return l.lost(lo, committed)
 }
 
-// lost has the node end: the leader has other entries than this node from lo to committed.
+// lost ends the node because the leader has other entries than this node from lo to committed.
 func (l *parallelLog) lost(lo, committed uint64) error {
 	return l.end(fmt.Errorf("log entries %d to %d are committed, and %s", lo, committed, lostMembers))
 }
 
-// end has the node end because of err: the log takes no more.
+// end ends the node with err. Later appends fail.
 func (l *parallelLog) end(err error) error {
 	l.mu.Lock()
 	l.err = err
@@ -307,23 +306,21 @@ func (l *parallelLog) end(err error) error {
 }
 
 const (
-	// Raft gets commands of more than strippedOver bytes without their data. A request of smaller commands is sent in
-	// one piece.
+	// strippedOver is the size above which raft reads a command without its data. A request of smaller commands is not
+	// split.
 	strippedOver = appendGather / maxAppend
-	// strippedAheadOver is the same for entries that are more than wholeAhead entries ahead of the state machine. Raft
-	// reads up to 4,096 entries ahead: 16 MiB so, beside 16 MiB of those that come next.
+	// strippedAheadOver is that size for entries more than wholeAhead ahead of the state machine. Raft reads up to
+	// 4,096 entries ahead, so those have up to 16 MiB, as have the next wholeAhead.
 	strippedAheadOver = 4 << 10
 	wholeAhead        = 2 * maxAppend
-	// recentBytes bounds the recent entries in memory, but for the newest entry and entries that
-	// are not on the disk.
+	// recentBytes bounds the recent entries in memory, apart from the newest entry and those not on the disk.
 	recentBytes = 64 << 20
 )
 
-// forget drops recent entries beyond the bound, from the oldest on. Entries from index on stay.
-// Requires l.mu.
+// forget drops the oldest recent entries beyond recentBytes, but none from index on. Requires l.mu.
 func (l *parallelLog) forget(last, index uint64) {
 	size := int64(0)
-	for i := last; i+recentLogs > last; i-- { // indices that wrap around find nothing
+	for i := last; i+recentLogs > last; i-- { // an index that wraps around matches no entry
 		at := &l.recent[i%recentLogs]
 		switch log := *at; {
 		case log == nil:
@@ -351,8 +348,7 @@ func (l *parallelLog) trailing(maxEntries, needed uint64) (uint64, error) {
 		lagging = last - needed + 1
 	}
 	l.mu.Unlock()
-	// Entries of this node's former life are read, once: from here on others are newer. They are on
-	// the disk.
+	// Only the first snapshot after a start reads entries here: sizes has those appended since.
 	for ; bytes < l.sizes.limit && first > 1 && last-first+1 < maxEntries; first-- {
 		var entry raft.Log
 		if l.store.GetLog(first-1, &entry) != nil {
@@ -363,17 +359,16 @@ func (l *parallelLog) trailing(maxEntries, needed uint64) (uint64, error) {
 	return max(1, lagging, min(last-first+1, maxEntries)), nil
 }
 
-// A leader has all that is committed. So a leader with another entry in a committed entry's place was elected by
-// members that had forgotten what they acknowledged: an old copy of a data folder was put back, or a disk lost what it
-// had synced. Raft would delete the entry here, and keep what the entry did in the state: this node would differ from
-// the others for good. Such a node ends instead, before anything is deleted, and is the only one to notice.
+// A leader has every committed entry. A leader with another entry in place of a committed one was elected by members
+// that lost entries they had acknowledged: an old copy of a data folder was put back, or a disk lost synced data. Raft
+// would delete the entry here but keep its effect on the state, so that this node would differ from the others
+// permanently. Only this node can notice that, so it ends before anything is deleted.
 //
-// After a restart this node knows as committed what its snapshot has, and learns the rest from a leader. Entries behind
-// the snapshot give way then, and are not applied. If the leader has another entry than the snapshot, the node ends
-// again.
+// After a restart the node knows only the entries of its snapshot to be committed. It replaces later entries by the
+// leader's without having applied them. If the leader has another entry than the snapshot, the node ends again.
 
-// contradicted ends the node, which is in that term, if the leader that sent req has another entry than this node at
-// the end of this node's newest snapshot. Raft refuses a request of an older term without help.
+// contradicted ends the node if the leader that sent req has another entry at the end of this node's newest snapshot. A
+// request of a term before current is left to raft, which refuses it.
 func (l *parallelLog) contradicted(req *raft.AppendEntriesRequest, end *raft.SnapshotMeta, current uint64) error {
 	term, has := req.PrevLogTerm, req.PrevLogEntry == end.Index
 	for _, e := range req.Entries {

@@ -12,25 +12,24 @@ import (
 )
 
 const (
-	// FarAway is the round trip from which on a follower is sent requests before earlier ones are answered.
+	// FarAway is the round-trip time from which on a follower is replicated to through a pipeline.
 	FarAway = 4 * time.Millisecond
-	// pipelineDepth is how many requests of a pipeline have no answer at most. Their entries are of appendGather bytes
-	// together, or a single request's.
+	// pipelineDepth bounds the unanswered requests of a pipeline. Together their entries have up to appendGather bytes,
+	// unless a single request has more.
 	pipelineDepth = 64
-	// extendedTo is how many entries a request has at most that has more than raft gives at a time.
+	// extendedTo bounds the entries of a request that extend has made larger.
 	extendedTo = pipelineDepth * maxAppend
 )
 
-// pipeline sends a follower that is far away requests before earlier ones are answered. They go over one connection, in
-// order, and so do the answers. Raft goes back to single requests when the pipeline fails.
+// pipeline sends requests to a distant follower before earlier ones are answered. Requests and answers are in order,
+// over one connection. Raft returns to single requests when the pipeline fails.
 //
-// What [transport.AppendEntries] promises holds for each request: it is sent again until it arrives, as long as this
-// node leads, and its answer is handed to raft when the leader's own disk has the entries. Over another connection all
-// that have no answer are sent again, in order. Raft takes any answer for a sign that the follower is there, so it gets
-// none for a request that failed.
+// Each request keeps the contract of [transport.AppendEntries]: it is resent until it arrives, as long as this node
+// leads, and its answer is passed to raft when the leader's own disk has the entries. A new connection resends all
+// unanswered requests in order. Raft takes any answer as a sign of life, so a request that failed is never answered.
 //
-// Raft's own pipeline can hang for good when it is full and nobody takes the answers any more: hashicorp/raft#612. Here
-// an answer that is no success ends the pipeline, whoever waits.
+// Raft's own pipeline can hang when it is full and its answers are no longer received (hashicorp/raft#612). Here an
+// answer without success ends the pipeline, whoever waits.
 type pipeline struct {
 	t       *transport
 	id      raft.ServerID
@@ -38,27 +37,27 @@ type pipeline struct {
 	closed  chan struct{}
 
 	mu      sync.Mutex
-	changed sync.Cond    // any of these
-	sent    []*pipelined // without an answer, in order
-	next    int          // of sent, the first that was not written to conn
-	bytes   int          // of sent
-	failed  error        // why no more is sent; sent is empty
-	conn    *appendConn  // nil: the next is to be made, and all of sent goes over it
-	writing bool         // a request is being written to conn, which has no deadline meanwhile
-	// heard is when the last answer came, or sent was empty for the last time. The time of writes since then is added.
+	changed sync.Cond    // signals a change of the fields below
+	sent    []*pipelined // unanswered requests, in order
+	next    int          // index in sent of the first request not written to conn
+	bytes   int          // total bytes of sent
+	failed  error        // set when the pipeline has failed; sent is then empty
+	conn    *appendConn  // nil until the next connection, over which all of sent is written
+	writing bool         // whether a request is being written to conn, which then has no deadline
+	// heard is the time of the last answer, or at which sent was last empty, plus the time spent on writes since then.
 	heard time.Time
 }
 
-// pipelined is a request, or a piece of it.
+// pipelined is a request, or one of its parts.
 type pipelined struct {
 	args         *raft.AppendEntriesRequest
 	future       *appendFuture
-	last         bool // the answer is that to the whole request
+	last         bool // whether the answer completes the whole request
 	bytes        int
 	round, match uint64 // see transport.append
 }
 
-// appendFuture is a request of raft's.
+// appendFuture is a whole request, as raft made it.
 type appendFuture struct {
 	start time.Time
 	args  *raft.AppendEntriesRequest
@@ -70,7 +69,7 @@ func (f *appendFuture) Start() time.Time                      { return f.start }
 func (f *appendFuture) Request() *raft.AppendEntriesRequest   { return f.args }
 func (f *appendFuture) Response() *raft.AppendEntriesResponse { return f.resp }
 
-// AppendEntriesPipeline opens a pipeline to a follower that is far away.
+// AppendEntriesPipeline opens a pipeline to a distant follower. For others it returns an error.
 func (t *transport) AppendEntriesPipeline(id raft.ServerID, _ raft.ServerAddress) (raft.AppendPipeline, error) {
 	if t.acks.roundTripTo(id) < FarAway {
 		return nil, raft.ErrPipelineReplicationNotSupported
@@ -84,11 +83,11 @@ func (t *transport) AppendEntriesPipeline(id raft.ServerID, _ raft.ServerAddress
 	return p, nil
 }
 
-// Consumer is where raft takes the answers, in order.
+// Consumer returns the channel from which raft receives the answers, in order.
 func (p *pipeline) Consumer() <-chan raft.AppendFuture { return p.futures }
 
-// Close ends the pipeline: no request is sent again, and nobody is told of the answers. Requests that are on their way
-// may still arrive, as raft wishes for the last request to a member that is removed.
+// Close ends the pipeline: no request is resent, and no answer is passed to raft. Written requests may still arrive,
+// which raft relies on for the last request to a removed member.
 func (p *pipeline) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -108,8 +107,8 @@ func (p *pipeline) isClosed() bool {
 	}
 }
 
-// AppendEntries sends a request when there is room for it. Raft's senders outlive their leadership: see
-// [transport.AppendEntries]. A pipeline to a member that is near by now ends when nothing is in flight.
+// AppendEntries waits for room and sends a request, if this node still leads its term (see [transport.AppendEntries]).
+// A pipeline to a member that is no longer distant ends when nothing is in flight.
 func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture,
 	error,
 ) {
@@ -120,7 +119,7 @@ func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.App
 	return p.enqueue(args, resp)
 }
 
-// enqueue sends a request, in pieces if it is large.
+// enqueue sends a request, in parts if it is large.
 func (p *pipeline) enqueue(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture,
 	error,
 ) {
@@ -142,16 +141,16 @@ func (p *pipeline) enqueue(args *raft.AppendEntriesRequest, resp *raft.AppendEnt
 	return future, nil
 }
 
-// isNear reports whether the pipeline is of no use any more. Half of FarAway, so that it does not come and go.
+// isNear reports whether the follower is no longer distant. The threshold is half of FarAway, for hysteresis.
 func (p *pipeline) isNear() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.sent) == 0 && p.t.acks.roundTripTo(p.id) < FarAway/2
 }
 
-// extend adds the entries that follow to a request that is full. Raft's pipeline sends one request each time an entry is
-// appended, or CommitTimeout has passed, so a member that is behind would get maxAppend entries each time. Raft goes on
-// behind the last entry of the request.
+// extend adds the following entries to a full request. Raft's pipeline sends one request whenever an entry is appended
+// or CommitTimeout has passed, so a lagging member would get only maxAppend entries each time. Raft continues behind
+// the request's last entry.
 func (p *pipeline) extend(args *raft.AppendEntriesRequest) {
 	if len(args.Entries) < maxAppend {
 		return
@@ -188,14 +187,13 @@ func (p *pipeline) send(r *pipelined) error {
 	if len(p.sent) == 0 {
 		p.heard = time.Now()
 	}
-	p.t.acks.notifying(p.id, r.args.Term, commitOf(r.args))
+	p.t.acks.noteNotified(p.id, r.args.Term, commitOf(r.args))
 	p.sent, p.bytes = append(p.sent, r), p.bytes+r.bytes
 	p.changed.Broadcast()
 	return nil
 }
 
-// write writes the requests, one after the other, until the pipeline ends. Nothing else writes to a connection, and
-// answers are taken beside.
+// write writes the requests in order until the pipeline ends. Only write writes to a connection.
 func (p *pipeline) write() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -207,7 +205,7 @@ func (p *pipeline) write() {
 			return
 		}
 		conn, r, begun := p.conn, p.sent[p.next], time.Now()
-		r.round, r.match = p.t.acks.sending(), p.t.acks.agreed(p.id, r.args.Term)
+		r.round, r.match = p.t.acks.currentRound(), p.t.acks.matchOf(p.id, r.args.Term)
 		p.next, p.writing = p.next+1, true
 		_ = conn.SetReadDeadline(time.Time{})
 		p.changed.Broadcast()
@@ -228,10 +226,10 @@ func (p *pipeline) write() {
 	}
 }
 
-// expectAnswer sets how long the next answer may take. Requires p.mu.
+// expectAnswer sets the deadline of the next answer. Requires p.mu.
 func (p *pipeline) expectAnswer() {
 	if !p.writing {
-		_ = p.conn.SetReadDeadline(p.heard.Add(answerWithin(p.bytes)))
+		_ = p.conn.SetReadDeadline(p.heard.Add(answerTimeout(p.bytes)))
 	}
 }
 
@@ -240,11 +238,11 @@ func (p *pipeline) broken(conn *appendConn, err error) {
 	_ = conn.Close()
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		wire.Stuck(conn.Conn)
-		p.t.appender.hangUp(p.id) // the path of the idle ones is the same
+		p.t.appender.hangUp(p.id) // idle connections use the same path
 	}
 }
 
-// receive takes the answers, one after the other, until the pipeline ends.
+// receive reads the answers in order until the pipeline ends.
 func (p *pipeline) receive() {
 	for {
 		r := p.oldest()
@@ -258,14 +256,14 @@ func (p *pipeline) receive() {
 			}
 			continue
 		}
-		if p.isClosed() || !p.t.pause(r.args.Term) || !p.t.acks.knows(p.id) {
+		if p.isClosed() || !p.t.pause(r.args.Term) || !p.t.acks.hasPeer(p.id) {
 			p.end(err)
 			return
 		}
 	}
 }
 
-// oldest waits for a request that has no answer; nil: there will be none.
+// oldest waits for and returns the oldest unanswered request, or nil if the pipeline ends.
 func (p *pipeline) oldest() *pipelined {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -278,7 +276,7 @@ func (p *pipeline) oldest() *pipelined {
 	return p.sent[0]
 }
 
-// answerTo reads the answer to the oldest request. If that fails the connection is over.
+// answerTo reads the answer to r, the oldest request. It closes the connection if that fails.
 func (p *pipeline) answerTo(r *pipelined) error {
 	conn, err := p.connected(r.args.Term)
 	if err != nil {
@@ -294,8 +292,8 @@ func (p *pipeline) answerTo(r *pipelined) error {
 	return err
 }
 
-// connected returns the connection when the oldest request is on its way over it. Over a new one all that has no answer
-// is sent.
+// connected returns the connection once the oldest request has been written to it. It connects first if necessary, so
+// that write resends all unanswered requests.
 func (p *pipeline) connected(term uint64) (*appendConn, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -327,7 +325,7 @@ func (p *pipeline) connected(term uint64) (*appendConn, error) {
 	return p.conn, nil
 }
 
-// answered hands the answer to the oldest request to raft, and reports whether more is to come.
+// answered passes the answer to the oldest request to raft, and reports whether the pipeline continues.
 func (p *pipeline) answered(r *pipelined) bool {
 	p.mu.Lock()
 	round, match := r.round, r.match
@@ -345,7 +343,7 @@ func (p *pipeline) answered(r *pipelined) bool {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.sent[0] = nil // the array lives on
+	p.sent[0] = nil // the array is reused
 	p.sent, p.next, p.bytes, p.heard = p.sent[1:], p.next-1, p.bytes-r.bytes, time.Now()
 	switch {
 	case !r.future.resp.Success:

@@ -114,7 +114,7 @@ func withPipeline(t *testing.T, test func(p *testPipeline, store *heldStore)) {
 		_, err := tr.AppendEntriesPipeline("n2", "")
 		require.ErrorIs(t, err, raft.ErrPipelineReplicationNotSupported, "it is not known how far away the member is")
 		for range tripTimes {
-			tr.acks.took("n2", FarAway)
+			tr.acks.noteRoundTrip("n2", FarAway)
 		}
 		opened, err := tr.AppendEntriesPipeline("n2", "")
 		require.NoError(t, err)
@@ -185,7 +185,7 @@ func TestPipelineSendsAhead(t *testing.T) {
 		require.Empty(t, p.acknowledged())
 		p.answer(3)
 		require.Equal(t, []uint64{3}, p.acknowledged())
-		require.EqualValues(t, 3, p.tr.acks.agreed("n2", 7))
+		require.EqualValues(t, 3, p.tr.acks.matchOf("n2", 7))
 		require.True(t, before.isDone())
 		p.answer(4)
 		require.False(t, between.isDone(), "the request was sent before the round began")
@@ -228,11 +228,11 @@ func TestPipelineSendsAgain(t *testing.T) {
 		// A member that says nothing: the path may have lost what was sent.
 		p.send(5)
 		p.member.takenBefore()
-		time.Sleep(answerWithin(1) - 1)
+		time.Sleep(answerTimeout(1) - 1)
 		require.Empty(t, p.member.takenBefore())
 		p.send(5) // which gives the member time for its size alone
 		require.Equal(t, []uint64{4}, p.member.takenBefore())
-		time.Sleep(answerWithin(2) - answerWithin(1) + 1 + resendAfter)
+		time.Sleep(answerTimeout(2) - answerTimeout(1) + 1 + resendAfter)
 		require.Equal(t, []uint64{4, 4}, p.member.takenBefore())
 
 		// The member asks for pre-votes.
@@ -321,7 +321,7 @@ func TestPipelineOverASlowLink(t *testing.T) {
 		require.Equal(t, []uint64{3}, p.member.takenBefore())
 		p.answer(4)
 
-		const size = 3 * underWay // more than an answer may take
+		const size = 3 * maxBufferedBytes // more than an answer may take
 		p.sendLarge(5, size)
 		time.Sleep((size/rate - 1) * time.Second)
 		require.Empty(t, p.member.takenBefore())
@@ -397,7 +397,7 @@ func TestPipelineEndsWhenNear(t *testing.T) {
 	withPipeline(t, func(p *testPipeline, _ *heldStore) {
 		takes := func(d time.Duration) {
 			for range 2 * tripTimes {
-				p.tr.acks.took("n2", d)
+				p.tr.acks.noteRoundTrip("n2", d)
 			}
 		}
 		takes(FarAway / 2)
@@ -474,7 +474,7 @@ func TestPipelineEnds(t *testing.T) {
 		p.member.takenBefore()
 		p.close()
 		p.answer(4, 5)
-		require.EqualValues(t, 5, p.tr.acks.agreed("n2", 7))
+		require.EqualValues(t, 5, p.tr.acks.matchOf("n2", 7))
 		require.Empty(t, p.tr.appender.open)
 	})
 }

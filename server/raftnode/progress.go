@@ -10,31 +10,31 @@ import (
 	"github.com/holdfast/holdfast/server/members"
 )
 
-// progress knows which followers make no progress, while this node leads. The logs alone count: a
-// follower that can no longer append answers heartbeats all the same.
+// progress detects followers whose logs make no progress while this node leads. Heartbeats do not count, since a
+// follower that can no longer append still answers them.
 type progress struct {
 	tell      func(Event)
 	heartbeat time.Duration // Config.HeartbeatTimeout
-	checking  atomic.Bool   // so that events are told in the order of their causes
+	checking  atomic.Bool   // excludes concurrent checks, so that events are reported in order
 
 	mu     sync.Mutex
-	term   uint64 // of the leadership that the rest is about
+	term   uint64 // of the leadership that the fields below describe
 	last   time.Time
 	behind map[string]lag // by ID
-	far    bool           // FarApart was told
+	far    bool           // whether FarApart was reported and still applies
 }
 
-// lag is a follower that lacks committed entries.
+// lag describes a follower that lacks committed entries.
 type lag struct {
-	at    uint64    // the follower's log agrees with the leader's up to here, and has done so since
-	since time.Time // when that was first seen
-	told  bool      // that there is no progress
+	at    uint64    // match index of the follower
+	since time.Time // when at was first observed
+	told  bool      // whether FollowerStalled was reported
 }
 
 const (
-	// StalledAfter is how long a follower may be without progress before the leader tells.
+	// StalledAfter is the time without progress after which a follower is reported.
 	StalledAfter = 3 * time.Second
-	// checkAgain is the longest time between two checks after which the first still counts.
+	// checkAgain is the longest time between two checks. After a longer one, progress starts over.
 	checkAgain = 2 * time.Second
 )
 
@@ -42,7 +42,7 @@ func newProgress(c *Config) *progress {
 	return &progress{tell: c.OnEvent, heartbeat: c.HeartbeatTimeout}
 }
 
-// check compares the followers' logs with what the leader of term has committed, and tells what has changed.
+// check compares the followers' logs with the commit index of the leader of term, and reports changes as events.
 func (p *progress) check(term, committed uint64, acks *acks) {
 	if !p.checking.CompareAndSwap(false, true) {
 		return
@@ -61,13 +61,13 @@ func (p *progress) check(term, committed uint64, acks *acks) {
 	}
 }
 
-// judgeRoundTrip returns what there is to tell of the round trip to a majority, or nil.
+// judgeRoundTrip returns the event to report for the round trip to a majority, or nil.
 func (p *progress) judgeRoundTrip(trip time.Duration) Event {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	far := trip > p.heartbeat/4
 	if p.far && !far {
-		p.far = trip > p.heartbeat/5 // it may swing
+		p.far = trip > p.heartbeat/5 // hysteresis
 	}
 	if p.far || !far {
 		return nil
@@ -76,15 +76,15 @@ func (p *progress) judgeRoundTrip(trip time.Duration) Event {
 	return FarApart{RoundTrip: trip, HeartbeatTimeout: p.heartbeat}
 }
 
-// farApart reports whether FarApart was told of the leadership of term, and is so still.
+// farApart reports whether FarApart was reported in term and still applies.
 func (p *progress) farApart(term uint64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.far && p.term == term
 }
 
-// begin starts anew in another leadership. After a pause nothing is known of what went on meanwhile, as when
-// this process was frozen: the followers get their time again.
+// begin starts over in another leadership, and after a pause in which nothing was checked, as when this process was
+// frozen.
 func (p *progress) begin(term uint64, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -96,14 +96,14 @@ func (p *progress) begin(term uint64, now time.Time) {
 	p.last = now
 }
 
-// forget drops what is known of nodes that are members no more.
+// forget drops nodes that are no longer members.
 func (p *progress) forget(others map[string]uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	maps.DeleteFunc(p.behind, func(id string, _ lag) bool { _, member := others[id]; return !member })
 }
 
-// judge notes how far the log of a follower is, and returns what there is to tell, or nil.
+// judge records a follower's match index, and returns the event to report, or nil.
 func (p *progress) judge(id string, match, committed uint64, now time.Time) Event {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -126,7 +126,7 @@ func (p *progress) judge(id string, match, committed uint64, now time.Time) Even
 	return nil
 }
 
-// stalled returns where the log of a follower of term has stood still, and since when, if that was told.
+// stalled returns the lag of a follower. ok is false unless FollowerStalled was reported in term.
 func (p *progress) stalled(id string, term uint64) (l lag, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

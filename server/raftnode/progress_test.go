@@ -75,14 +75,14 @@ func TestQuestionsBesideLooks(t *testing.T) {
 			a.reconfigure(viewOf("n1", "n2"))
 			a.reconfigure(viewOf("n1", "n2", "n3"))
 		},
-		func(i uint64) { a.note("n3", 1+i/50, a.sending(), i) },
-		func(i uint64) { a.notifying("n3", 1+i/50, i) },
-		func(i uint64) { a.shortened("n3", 1+i/50, a.agreed("n3", 1+i/50), 0) },
+		func(i uint64) { a.note("n3", 1+i/50, a.currentRound(), i) },
+		func(i uint64) { a.noteNotified("n3", 1+i/50, i) },
+		func(i uint64) { a.noteShortened("n3", 1+i/50, a.matchOf("n3", 1+i/50), 0) },
 		func(i uint64) { a.unnotified("n3", 1+i/50, i) },
-		func(i uint64) { a.knows("n3") },
+		func(i uint64) { a.hasPeer("n3") },
 		func(i uint64) { a.heardSince("n3", 1+i/50, time.Time{}) },
-		func(i uint64) { a.forget(a.beginRound(1 + i/50)) },
-		func(i uint64) { a.forget(a.awaitMatch(1+i/50, i, 1)) },
+		func(i uint64) { a.endWait(a.beginRound(1 + i/50)) },
+		func(i uint64) { a.endWait(a.awaitMatch(1+i/50, i, 1)) },
 		func(i uint64) { // one of raft's goroutines
 			c.appended([]*raft.Log{configurationAt(i+2, "n1", "n2")})
 			c.truncated(i + 2)
@@ -119,7 +119,7 @@ func TestMembersThatGoAreForgotten(t *testing.T) {
 		p, a := newProgress(&Config{OnEvent: func(e Event) { told = append(told, e) }}), acksOf("n1", "n2", "n3")
 		looks := func(seconds int) {
 			for range seconds {
-				a.note("n3", 7, a.sending(), 9)
+				a.note("n3", 7, a.currentRound(), 9)
 				p.check(7, 9, a)
 				time.Sleep(time.Second)
 			}

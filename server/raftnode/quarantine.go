@@ -14,18 +14,18 @@ import (
 	"github.com/holdfast/holdfast/server/store"
 )
 
-// reluctance is for how many heartbeat timeouts without a leader a quarantined node asks for no votes. It asks at all
-// because it may be the only voter that has all committed entries: elected, it brings the others up to date, and has one
-// of them elected. If a candidate shows that it has less, the node asks at once. Its own votes it gives as soon as any
-// other node.
+// reluctance is the number of heartbeat timeouts without a leader for which a quarantined node requests no votes. It
+// requests them at all because it may be the only voter with all committed entries: once elected, it brings the others
+// up to date and gets one of them elected. It requests them at once if a candidate has a shorter log. It grants votes
+// as any node does.
 const reluctance = 10
 
-// quarantine is set while the node's state differs from the other members'. The log is as good as theirs: the node goes
-// on to store and to acknowledge entries, and votes.
+// quarantine is the state of a node whose machine differs from the other members'. Its log is as good as theirs, so the
+// node still stores and acknowledges entries, and votes.
 type quarantine struct {
-	since  atomic.Pointer[time.Time] // nil: the node is in none
-	needed atomic.Pointer[time.Time] // when a candidate last asked whose log has less than this node's; nil: never
-	// frozen: no entry is applied. The end of the freeze is a state from another member.
+	since  atomic.Pointer[time.Time] // nil outside quarantine
+	needed atomic.Pointer[time.Time] // time of the last vote request from a candidate with a shorter log; nil if none
+	// frozen stops the applying of entries until a state from another member is installed.
 	frozen atomic.Bool
 }
 
@@ -38,9 +38,8 @@ func (q *quarantine) begin() {
 // on reports whether the node is in quarantine.
 func (q *quarantine) on() bool { return q.since.Load() != nil }
 
-// reluctant reports whether this node asks for no votes yet, as it is in quarantine. Raft's timers are as always: raft
-// has one for the time until it stands and for the time that it believes in a leader that is silent, and so refuses
-// votes to others.
+// reluctant reports whether this node, in quarantine, requests no votes yet. Raft's timers are not changed for that,
+// since the one that delays a candidacy also delays the votes that raft grants.
 func (a *applier) reluctant(heartbeat time.Duration) bool {
 	since := a.quarantine.since.Load()
 	switch {
@@ -59,8 +58,8 @@ func (a *applier) reluctant(heartbeat time.Duration) bool {
 	return time.Since(heard) < reluctance*heartbeat
 }
 
-// Quarantine freezes the state: no entry is applied, no snapshot is taken or sent, and the node does not take a
-// nomination. The quarantine ends with [Node.Release].
+// Quarantine freezes the state: no entry is applied, no snapshot is taken or sent, and nominations are refused. It ends
+// with [Node.Release].
 func (n *Node) Quarantine() { n.applier.quarantine.begin() }
 
 // Release ends the quarantine of a node whose state was replaced.
@@ -72,13 +71,13 @@ func (n *Node) Release() error {
 	return nil
 }
 
-// Quarantined reports whether the node is in quarantine, and whether its state is still the one that differs.
+// Quarantined reports whether the node is in quarantine, and whether its state is still frozen.
 func (n *Node) Quarantined() (on, frozen bool) {
 	return n.applier.quarantine.on(), n.applier.quarantine.frozen.Load()
 }
 
-// Decline has another voter lead in the place of this node in quarantine: see [Node.heir]. It returns when gone is
-// closed, or as [Node.TransferTo] does.
+// Decline transfers the leadership of this quarantined node to [Node.heir]. It returns when gone is closed, or as
+// [Node.TransferTo] does.
 func (n *Node) Decline(ctx context.Context, gone <-chan struct{}) error {
 	id := n.heir(ctx, gone)
 	if id == "" {
@@ -87,9 +86,9 @@ func (n *Node) Decline(ctx context.Context, gone <-chan struct{}) error {
 	return n.TransferTo(ctx, id, gone)
 }
 
-// heir is the voter with the longest log that is not in quarantine itself, of those that can lead within a quarter of
-// the election timeout, or else the first that can before ctx ends or gone is closed. Empty: none can. Each is asked
-// until it can: a voter that was started a moment ago has applied nothing, as if it were in quarantine.
+// heir returns the ID of a voter that can lead, or "" if none can before ctx ends or gone is closed. It asks each voter
+// until that has applied an entry, which a voter has not in quarantine or right after its start. Of the voters that can
+// lead within a quarter of the election timeout it returns the one with the longest log, and else the first.
 func (n *Node) heir(ctx context.Context, gone <-chan struct{}) string {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -130,9 +129,9 @@ func (n *Node) heir(ctx context.Context, gone <-chan struct{}) string {
 	return best.id
 }
 
-// ReplaceState has raft install the state of another member, as if the leader had sent it. The node is in quarantine,
-// and its state is not newer than the other. The log stays: the entries behind the other state's end, which this node
-// has acknowledged, are applied next. The context must end the reading of state, too.
+// ReplaceState makes raft install the state of another member, as if the leader had sent it. The node must be in
+// quarantine, with a state that is not newer. The log is kept, and the entries behind the state, which this node has
+// acknowledged, are applied next. The end of ctx must end the reading of state, too.
 func (n *Node) ReplaceState(ctx context.Context, snapshot store.Snapshot, state io.Reader) error {
 	term, leader := n.Leader()
 	switch {
@@ -159,7 +158,7 @@ func (n *Node) ReplaceState(ctx context.Context, snapshot store.Snapshot, state 
 	if err := n.filter.replace(ctx, rpc, snapshot); err != nil {
 		return fmt.Errorf("replace state: %w", err)
 	}
-	select { // whatever becomes of ctx: state ends with it
+	select { // does not wait for ctx, since state ends with it
 	case is := <-answer:
 		if done, ok := is.Response.(*raft.InstallSnapshotResponse); is.Error == nil && (!ok || !done.Success) {
 			return errors.New("replace state: raft did not take it, the term has changed or it is damaged")
@@ -170,8 +169,8 @@ func (n *Node) ReplaceState(ctx context.Context, snapshot store.Snapshot, state 
 	}
 }
 
-// replace hands raft a state that takes the place of one that differs, unless raft would go back behind a change of
-// members: see [rpcFilter.late].
+// replace passes raft a state that replaces a differing one, unless raft would return to an older configuration, see
+// [rpcFilter.late].
 func (f *rpcFilter) replace(ctx context.Context, rpc raft.RPC, snapshot store.Snapshot) error {
 	if !f.beginInstalling(ctx) {
 		return ctx.Err()

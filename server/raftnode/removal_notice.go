@@ -8,18 +8,19 @@ import (
 )
 
 const (
-	// maxRemovalNotices bounds the changes of members whose notices were not sent yet.
+	// maxRemovalNotices bounds the changes of members whose removal notices are queued.
 	maxRemovalNotices = 16
-	// removalNoticeEvery and removalNoticeTimeout are how often and how long a notice is sent to a removed member.
+	// removalNoticeEvery is the interval at which a notice is resent, and removalNoticeTimeout the time after which it
+	// is given up.
 	removalNoticeEvery   = 100 * time.Millisecond
 	removalNoticeTimeout = 2 * time.Second
 )
 
-// sendRemovalNotices sends removed members a notice that the removal is committed, until ctx ends. Raft sends a removed
-// member the configuration without it, once, before the configuration is committed, and nothing after.
+// sendRemovalNotices sends removed members a notice that their removal is committed, until ctx ends. Raft sends them
+// the configuration once, before it is committed, and nothing later.
 //
-// A removal notice, as a commit notification, is a request that the leader of raft's algorithm may send at any time,
-// and confirms nothing. A node that gets no notice learns of the removal when it dials the other nodes.
+// A removal notice, like a commit notification, is a request that the leader of raft's algorithm may send at any time,
+// and confirms nothing. A node that receives no notice learns of its removal when it dials the other nodes.
 func (n *Node) sendRemovalNotices(ctx context.Context) error {
 	for {
 		select {
@@ -41,7 +42,7 @@ func (n *Node) sendRemovalNotice(ctx context.Context, id raft.ServerID, index ui
 	defer cancel()
 	again := time.NewTicker(removalNoticeEvery)
 	defer again.Stop()
-	for !n.acks.knows(id) {
+	for !n.acks.hasPeer(id) {
 		term, leading := n.Leading()
 		var entry raft.Log
 		if !leading || n.log.GetLog(index, &entry) != nil {
@@ -67,7 +68,7 @@ func (n *Node) sendRemovalNotice(ctx context.Context, id raft.ServerID, index ui
 	}
 }
 
-// electAlone has the only voter elected at once: there is no other to wait for. A node without a vote refuses.
+// electAlone starts an election at once if there is no other voter. A node without a vote refuses it.
 func (n *Node) electAlone(ctx context.Context) error {
 	if n.configurations.view().otherVoters == 0 && n.raft.State() == raft.Follower {
 		n.filter.nominate(ctx, raft.RPC{Command: nomination(), RespChan: make(chan raft.RPCResponse, 1)})

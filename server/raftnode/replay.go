@@ -10,16 +10,17 @@ import (
 	"github.com/holdfast/holdfast/server/store"
 )
 
-// Replayed is what the stores of a node hold that does not run.
+// Replayed describes the stores of a stopped node.
 type Replayed struct {
-	// Snapshot is the index of the newest snapshot: what it stands for is committed. The log goes on to Last.
+	// Snapshot is the index of the newest snapshot, up to which all is committed. The log ends at Last.
 	Snapshot, Last uint64
 	Term           uint64 // of the last entry
-	// Members are the newest in snapshot and log, committed or not.
+	// Members is the newest configuration in snapshot and log, committed or not.
 	Members members.Configuration
 }
 
-// Replay gives a machine the newest snapshot and all entries behind, also those that are not known to be committed.
+// Replay restores the newest snapshot into a machine and applies all later entries, including those not known to be
+// committed.
 func Replay(log raft.LogStore, snapshots raft.SnapshotStore, m interface {
 	Restore(snapshot io.Reader) error
 	Apply(data []byte) error

@@ -13,33 +13,32 @@ import (
 	"github.com/holdfast/holdfast/server/peer/wire"
 )
 
-// rpcFilter stands between the other nodes and raft: rpcFilter hands raft their requests, one after
-// the other, and changes or answers requests that raft would take wrongly.
+// rpcFilter passes other nodes' requests to raft, one at a time. It changes or answers requests that raft would handle
+// incorrectly.
 type rpcFilter struct {
-	requests chan raft.RPC // for raft
+	requests chan raft.RPC // raft receives from it
 	log      *parallelLog
-	// configurations says whether this node may lead.
+	// configurations tells whether this node has a vote.
 	configurations *configurations
 	raft           *raft.Raft // set before run and acceptAppends
 	applier        *applier
 	snapshots      raft.SnapshotStore
-	// installing has room for one, which is taken while a snapshot is handed to raft, and while a request is judged by the
-	// newest snapshot. It is no mutex, as to wait for one would stop virtual time while raft waits for a disk.
+	// installing is a semaphore, held while a snapshot is passed to raft and while a request is compared with the
+	// newest snapshot. Waiting for a mutex instead would stop virtual time while raft waits for a disk.
 	installing chan struct{}
-	// beats are heartbeats that were answered, for raft; there is room for one. Raft does not get those that come sooner
-	// than beatEvery after its last contact: each round of reads makes one.
+	// beats passes heartbeats that were answered to raft, one at a time. Those within beatEvery of raft's last contact
+	// are dropped, since each round of reads causes one.
 	beats     chan raft.RPC
 	beatEvery time.Duration
-	// campaigns is called with each node that asks for pre-votes. It must be quick.
+	// campaigns is called with each node that requests pre-votes. It must not block.
 	campaigns func(id raft.ServerID)
 }
 
-// run hands raft the other nodes' requests, in order, but for snapshots that come too late.
+// run passes other nodes' requests to raft in order, except late snapshots.
 //
-// Raft installs every snapshot that arrives. A snapshot may have been held up by a partition while
-// the leader sent another, or come again because the acknowledgement was lost. Installed, a late
-// snapshot would take the state machine back, until raft has applied the rest again. The leader
-// gets the true answer: this node has all that the snapshot stands for.
+// Raft installs every snapshot that arrives. One that a partition delayed, or that is resent because the
+// acknowledgement was lost, would set the state machine back until raft has applied the later entries again. Such a
+// snapshot is acknowledged without being installed, since this node has all its entries.
 func (f *rpcFilter) run(ctx context.Context, from <-chan raft.RPC) error {
 	for {
 		select {
@@ -55,7 +54,7 @@ func (f *rpcFilter) run(ctx context.Context, from <-chan raft.RPC) error {
 	}
 }
 
-// install hands raft a snapshot that is not late, and answers a late one.
+// install passes raft a snapshot that is not late, and acknowledges a late one.
 func (f *rpcFilter) install(ctx context.Context, rpc raft.RPC, req *raft.InstallSnapshotRequest) {
 	if !f.beginInstalling(ctx) {
 		return
@@ -67,7 +66,7 @@ func (f *rpcFilter) install(ctx context.Context, rpc raft.RPC, req *raft.Install
 		return
 	}
 	f.endInstalling()
-	// The rest of the connection can be read only after the snapshot's bytes.
+	// The snapshot's bytes precede the next request on the connection.
 	if _, unread := io.Copy(io.Discard, rpc.Reader); err == nil {
 		err = unread
 	}
@@ -77,7 +76,7 @@ func (f *rpcFilter) install(ctx context.Context, rpc raft.RPC, req *raft.Install
 	}, err)
 }
 
-// beginInstalling takes installing until endInstalling, or returns false when ctx ends.
+// beginInstalling acquires installing until endInstalling, or returns false if ctx ends first.
 func (f *rpcFilter) beginInstalling(ctx context.Context) bool {
 	select {
 	case f.installing <- struct{}{}:
@@ -89,11 +88,11 @@ func (f *rpcFilter) beginInstalling(ctx context.Context) bool {
 
 func (f *rpcFilter) endInstalling() { <-f.installing }
 
-// late reports whether raft has everything up to the snapshot's end: applied, or in the log. Raft refuses a
-// snapshot of an older term without help. The error says that raft has applied another entry than the snapshot.
+// late reports whether this node has every entry of the snapshot, applied or in the log. It returns an error if the
+// node has applied another entry at the snapshot's end. A snapshot of an older term is left to raft, which refuses it.
 //
-// Raft would go back to the snapshot's configuration, and stay there, although the log has another behind the
-// snapshot's end that is in effect (paper, figure 13, step 6: what follows is retained).
+// If raft installed a snapshot that ends within the log, it would return to the snapshot's configuration for good,
+// although a later one in the log is in effect (paper, figure 13, step 6: later entries are retained).
 func (f *rpcFilter) late(ctx context.Context, req *raft.InstallSnapshotRequest) (bool, error) {
 	if f.raft.CurrentTerm() == 0 {
 		return false, nil
@@ -114,11 +113,11 @@ func (f *rpcFilter) late(ctx context.Context, req *raft.InstallSnapshotRequest) 
 	return true, nil
 }
 
-// errNoVote answers a nomination.
+// errNoVote is the answer to a nomination of a node without a vote.
 var errNoVote = errors.New("this node has no vote")
 
-// drain returns when raft is through with all requests so far. Raft takes a request after finishing
-// the request before, and refuses this last request, which is of no term.
+// drain waits until raft has handled all earlier requests. It passes raft a request of term 0, which raft accepts after
+// finishing the previous one, and refuses.
 func (f *rpcFilter) drain(ctx context.Context) {
 	f.hand(ctx, raft.RPC{
 		Command:  &raft.AppendEntriesRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax}},
@@ -126,12 +125,10 @@ func (f *rpcFilter) drain(ctx context.Context) {
 	})
 }
 
-// pass gives a request to raft. Only heartbeats, which acknowledge nothing, do not come this way.
+// pass passes a request to raft, once it is safe. Heartbeats, which acknowledge no entry, do not need it.
 //
-// Raft acknowledges entries found in the log, and a former leader's may still be on the way to the
-// disk. Another leader's request speaks only of entries that were appended here before that leader
-// was elected, and so before the request came. So the wait for everything appended by now is
-// enough.
+// Raft acknowledges entries that it finds in the log, and those of a former leader may not be on the disk yet. They
+// were appended before the new leader was elected, so it suffices to wait for everything appended by now.
 func (f *rpcFilter) pass(ctx context.Context, rpc raft.RPC) {
 	var req *raft.AppendEntriesRequest
 	switch command := rpc.Command.(type) {
@@ -158,11 +155,10 @@ func (f *rpcFilter) pass(ctx context.Context, rpc raft.RPC) {
 		rpc.Respond(nil, err)
 		return
 	}
-	// What follows the request's entries in this log may be another leader's, but the commit index
-	// speaks of this leader's entries (paper, figure 2, AppendEntries, step 5). Raft takes the end
-	// of the log for the end of the entries.
+	// The commit index is valid only up to the request's entries, since later ones in this log may be another leader's
+	// (paper, figure 2, AppendEntries, step 5). Raft would use it up to the end of the log.
 	req.LeaderCommitIndex = commitOf(req)
-	// A request from the first entry on has nothing before its entries, and raft looks for these in the log.
+	// A request that begins with the first entry has no previous entry.
 	from := req.PrevLogEntry
 	if from == 0 && len(req.Entries) > 0 {
 		from = 1
@@ -171,7 +167,7 @@ func (f *rpcFilter) pass(ctx context.Context, rpc raft.RPC) {
 		f.hand(ctx, rpc)
 		return
 	}
-	if !f.beginInstalling(ctx) { // the snapshot stays the newest that raft has installed until raft has the request
+	if !f.beginInstalling(ctx) { // no other snapshot is installed until raft has the request
 		return
 	}
 	defer f.endInstalling()
@@ -183,7 +179,7 @@ func (f *rpcFilter) pass(ctx context.Context, rpc raft.RPC) {
 	f.hand(ctx, rpc)
 }
 
-// judge compares a request from before the log with the newest snapshot.
+// judge compares a request whose previous entry precedes the log with the newest snapshot.
 func (f *rpcFilter) judge(req *raft.AppendEntriesRequest) error {
 	end, err := f.snapshotEnd()
 	if err != nil || end == nil {
@@ -196,7 +192,7 @@ func (f *rpcFilter) judge(req *raft.AppendEntriesRequest) error {
 	return nil
 }
 
-// outlast notes that a node in quarantine has more in its log than a candidate, which cannot be elected without it.
+// outlast records in quarantine that a candidate's log is behind this node's.
 func (f *rpcFilter) outlast(term, last uint64) {
 	var end raft.Log
 	if !f.applier.quarantine.on() || f.log.GetLog(f.raft.LastIndex(), &end) != nil {
@@ -208,9 +204,9 @@ func (f *rpcFilter) outlast(term, last uint64) {
 	}
 }
 
-// admitCandidate has raft judge a candidate by its log alone. This node's configuration does not count: a newer one may
-// be in the candidate's log (Ongaro's thesis, section 4.1). Raft refuses the ID of a node without a vote, and uses the
-// ID for nothing else. So a request with such an ID gets the ID of a voter.
+// admitCandidate makes raft judge a candidate by its log alone. Raft refuses a candidate that has no vote in this
+// node's configuration, although the candidate's log may have a newer one (Ongaro's thesis, section 4.1). Raft uses the
+// ID for nothing else, so the request gets the ID of a voter.
 func (f *rpcFilter) admitCandidate(from *raft.RPCHeader) {
 	conf := f.configurations.view()
 	if conf.IsVoter(string(from.ID)) {
@@ -224,7 +220,7 @@ func (f *rpcFilter) admitCandidate(from *raft.RPCHeader) {
 	}
 }
 
-// nominate has raft stand for election if this node has a vote, and is not in quarantine.
+// nominate passes raft a request to start an election, if this node has a vote and is not in quarantine.
 func (f *rpcFilter) nominate(ctx context.Context, rpc raft.RPC) {
 	if !f.configurations.view().voter {
 		rpc.Respond(nil, errNoVote)
@@ -244,7 +240,7 @@ func (f *rpcFilter) hand(ctx context.Context, rpc raft.RPC) {
 	}
 }
 
-// snapshotEnd is the newest snapshot, if the state machine has all the snapshot's entries; else nil.
+// snapshotEnd returns the newest snapshot, or nil if the state machine lacks entries of it.
 func (f *rpcFilter) snapshotEnd() (*raft.SnapshotMeta, error) {
 	stored, err := f.snapshots.List()
 	if err != nil || len(stored) == 0 || stored[0].Index > f.raft.AppliedIndex() {
@@ -253,14 +249,12 @@ func (f *rpcFilter) snapshotEnd() (*raft.SnapshotMeta, error) {
 	return stored[0], nil
 }
 
-// afterSnapshot changes a request that goes on from an entry which only the snapshot has: raft
-// could not compare that entry with the leader's.
+// afterSnapshot changes a request whose previous entry only the snapshot has, so that raft cannot compare it: it
+// removes the entries up to end, the snapshot's last, so that the request begins where the log begins.
 //
-// The logs agree up to end. A snapshot stands for committed entries, and every later leader has
-// them. So the entries up to end are left out, and raft gets a request that begins where the log
-// begins. Otherwise raft would refuse the request; the leader would go back to an own snapshot,
-// which is late here; and so on for ever, if an entry follows the snapshot's end that this leader
-// does not have.
+// That is safe, since the entries of a snapshot are committed and every later leader has them. Otherwise raft would
+// refuse the request, and the leader would send its own snapshot, which is late here, again and again if an entry
+// behind the snapshot's end is not the leader's.
 func afterSnapshot(req *raft.AppendEntriesRequest, end uint64) {
 	if req.PrevLogEntry > end {
 		return
@@ -270,10 +264,10 @@ func afterSnapshot(req *raft.AppendEntriesRequest, end uint64) {
 	req.PrevLogEntry, req.PrevLogTerm = 0, 0
 }
 
-// acceptAppends takes other nodes' connections until ctx ends.
+// acceptAppends accepts and serves other nodes' connections until ctx ends.
 func (f *rpcFilter) acceptAppends(ctx context.Context, from net.Listener) error {
 	return wire.Accept(ctx, from, func(ctx context.Context, conn net.Conn) {
-		_ = f.serveAppends(ctx, conn) // that the other node is gone is told where the node is missed
+		_ = f.serveAppends(ctx, conn) // a missing node is reported elsewhere
 	})
 }
 
@@ -283,7 +277,7 @@ func (f *rpcFilter) serveAppends(ctx context.Context, conn net.Conn) error {
 	answers := make(chan raft.RPCResponse, 1)
 	var out []byte
 	for {
-		// Entries stay in the frame: each frame has memory of its own.
+		// Each frame needs its own memory, which its entries share.
 		frame, err := wire.Read(br, nil, maxAppendFrame)
 		if err != nil {
 			return err
@@ -305,11 +299,11 @@ func (f *rpcFilter) serveAppends(ctx context.Context, conn net.Conn) error {
 	}
 }
 
-// handle gives a request to raft. Raft may be busy with a snapshot, or wait for a disk. So a heartbeat of the leader
-// that this node follows is answered at once, and raft notes the time of contact later.
+// handle passes a request to raft. A heartbeat of the leader that this node follows is answered at once instead, and
+// raft records the contact later, since raft may be busy with a snapshot or wait for a disk.
 //
-// Raft would handle heartbeats on a goroutine beside its main loop, and so change its term and role while the main loop
-// goes on in the former ones: a leader then writes an entry in its successor's term (hashicorp/raft#695).
+// Raft's own fast path for heartbeats is not used. It changes raft's term and role outside the main loop, so that a
+// leader may write an entry in its successor's term (hashicorp/raft#695).
 func (f *rpcFilter) handle(ctx context.Context, req *raft.AppendEntriesRequest, answers chan raft.RPCResponse) {
 	rpc := raft.RPC{Command: req, RespChan: answers}
 	switch {
@@ -326,19 +320,19 @@ func (f *rpcFilter) handle(ctx context.Context, req *raft.AppendEntriesRequest, 
 		answered := raft.RPC{Command: req, RespChan: make(chan raft.RPCResponse, 1)}
 		select {
 		case f.beats <- answered:
-		default: // raft has not taken the one before
+		default: // raft has not received the previous one
 		}
 	default:
 		f.hand(ctx, rpc)
 	}
 }
 
-// follows reports whether this node is a follower in term, and so of the leader of that term.
+// follows reports whether this node is a follower in term.
 func (f *rpcFilter) follows(term uint64) bool {
 	return f.raft.State() == raft.Follower && f.raft.CurrentTerm() == term
 }
 
-// beat hands raft the heartbeats that were answered.
+// beat passes answered heartbeats to raft until ctx ends.
 func (f *rpcFilter) beat(ctx context.Context) error {
 	for {
 		select {
@@ -350,7 +344,7 @@ func (f *rpcFilter) beat(ctx context.Context) error {
 	}
 }
 
-// isHeartbeat tells raft's heartbeats from raft's replication.
+// isHeartbeat reports whether req is one of raft's heartbeats, which acknowledge no entries.
 func isHeartbeat(req *raft.AppendEntriesRequest) bool {
 	return req.PrevLogEntry == 0 && req.PrevLogTerm == 0 && len(req.Entries) == 0 && req.LeaderCommitIndex == 0
 }

@@ -2,11 +2,11 @@ package raftnode
 
 import "github.com/hashicorp/raft"
 
-// logSizes knows how many of the newest entries make up how many bytes, up to laggingTimes the limit. Entries are
-// counted in blocks.
+// logSizes maps bytes to the number of newest entries that have them, up to laggingTimes the limit. It counts entries
+// in blocks.
 type logSizes struct {
-	limit  int64       // bytes of what is kept over a snapshot
-	blocks []sizeBlock // in order; together the newest entries
+	limit  int64       // bytes of entries to keep behind a snapshot
+	blocks []sizeBlock // the newest entries, in order
 }
 
 // sizeBlock is consecutive entries.
@@ -16,17 +16,17 @@ type sizeBlock struct {
 }
 
 const (
-	// sizeBlocks is how many blocks the limit is divided into.
+	// sizeBlocks is the number of blocks into which the limit is divided.
 	sizeBlocks = 64
-	// maxBlocks hold laggingTimes the limit: all but the newest are full.
+	// maxBlocks is enough for laggingTimes the limit, since all but the newest block are full.
 	maxBlocks = laggingTimes*sizeBlocks + 1
-	// entryBytes is about the size of an entry in the log without the data.
+	// entryBytes is the approximate size of an entry without its data.
 	entryBytes = 64
 )
 
 func sizeOfEntry(log *raft.Log) int64 { return int64(len(log.Data)+len(log.Extensions)) + entryBytes }
 
-// append counts entries that follow the others, or take the place of some.
+// append counts entries that follow the others or replace the last of them.
 func (s *logSizes) append(logs []*raft.Log) {
 	for _, log := range logs {
 		n := len(s.blocks)
@@ -45,8 +45,8 @@ func (s *logSizes) append(logs []*raft.Log) {
 	}
 }
 
-// newest returns the first of the newest entries, up to last, that have limit bytes together, and
-// their bytes. The bytes are fewer if the blocks hold no more.
+// newest returns the first of the newest entries up to last that together have limit bytes, and their bytes, which are
+// fewer if the blocks have no more.
 func (s *logSizes) newest(last uint64, limit int64) (first uint64, bytes int64) {
 	first = last + 1
 	for i := len(s.blocks) - 1; i >= 0 && bytes < limit; i-- {

@@ -12,28 +12,28 @@ import (
 )
 
 const (
-	// damageAgain is how often a snapshot that stays unreadable is told of.
+	// damageAgain is the interval at which a damaged snapshot is reported.
 	damageAgain = time.Minute
-	// replaceAgain is the least time between two attempts to replace one.
+	// replaceAgain is the minimum time between two attempts to replace one.
 	replaceAgain = time.Second
 )
 
-// mendedSnapshots is raft's store of snapshots. When a leader cannot read the snapshot that a member needs, another is
-// taken of the state in memory, which is good. Raft would come back to the same snapshot for ever, and take the next
-// when the log has grown: in a quiet cluster in days.
+// mendedSnapshots is raft's store of snapshots. When a leader cannot read the snapshot that a member needs, it takes
+// another of the intact state in memory. Raft would retry the same snapshot until the log has grown enough for the
+// next, which takes days in a quiet cluster.
 type mendedSnapshots struct {
 	raft.SnapshotStore
 	tell func(Event)
 	// sends reports whether this node opens snapshots to send them.
 	sends func() bool
-	// keeps reports that no snapshot may be sent: the state differs from the other members'.
+	// keeps reports whether no snapshot may be sent, because the state differs from the other members'.
 	keeps   func() bool
 	applied func() uint64
-	take    func() // takes a snapshot soon
-	void    func() // has an entry appended that changes nothing
+	take    func() // requests a snapshot
+	void    func() // proposes a void entry
 
 	mu          sync.Mutex
-	id          string // of the snapshot that was told of
+	id          string // of the snapshot that was reported
 	told, tried time.Time
 }
 
@@ -43,14 +43,14 @@ func (s *mendedSnapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, er
 		return nil, nil, ErrQuarantined
 	}
 	meta, r, err := s.SnapshotStore.Open(id)
-	// Without descriptors another snapshot could not be taken either.
+	// Without free descriptors another snapshot could not be taken either.
 	if err != nil && !errors.Is(err, syscall.EMFILE) && !errors.Is(err, syscall.ENFILE) && s.sends() {
 		s.damaged(id, err)
 	}
 	return meta, r, err
 }
 
-// damaged tells of a snapshot that cannot be read, and has it replaced.
+// damaged reports a snapshot that cannot be read, and replaces it.
 func (s *mendedSnapshots) damaged(id string, err error) {
 	s.mu.Lock()
 	now := time.Now()
@@ -71,9 +71,8 @@ func (s *mendedSnapshots) damaged(id string, err error) {
 	}
 }
 
-// replace has a snapshot taken that takes the place of another. When nothing was applied since the other, the two would
-// end with the same entry, and the clock would decide which is newer: so there is an entry first, void on every node,
-// and the snapshot follows when raft comes back.
+// replace requests a newer snapshot. If no entry was applied since the damaged one, both would end with the same entry
+// and the clock would decide which is newer. Then it proposes a void entry, and the snapshot follows when raft retries.
 func (s *mendedSnapshots) replace(id string) {
 	stored, err := s.List()
 	i := slices.IndexFunc(stored, func(m *raft.SnapshotMeta) bool { return m.ID == id })

@@ -5,14 +5,13 @@ import (
 	"time"
 )
 
-// pacedWriter slows down a write that has time, in favour of work that has none. After each write
-// the writer rests restFactor times as long as the work before took. So a snapshot that is made
-// while entries are applied takes a quarter of a core at most, as much as Go's collector, and not a
-// whole core. While no entries are applied the writer does not rest.
+// pacedWriter slows down the writing of a snapshot in favour of entries that are applied meanwhile. After each write it
+// rests restFactor times as long as it worked, so that a snapshot takes up to a quarter of a core, as Go's collector
+// does. While no entries are applied it does not rest.
 type pacedWriter struct {
 	w       io.Writer
 	applied func() uint64   // index of the newest entry applied
-	stop    <-chan struct{} // closed: rest no more
+	stop    <-chan struct{} // closed to stop resting
 
 	seen    uint64
 	resumed time.Time

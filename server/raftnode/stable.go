@@ -8,7 +8,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Raft's keys of the newest vote.
+// Raft's keys for its last vote.
 const (
 	keyVoteTerm      = "LastVoteTerm"
 	keyVoteCandidate = "LastVoteCand"
@@ -16,17 +16,16 @@ const (
 
 // stable is raft's store of terms and votes.
 //
-// Raft panics when a term cannot be stored, and the process would end before the batches in flight
-// are answered. So raft does not hear of the failure once it runs: the call never returns.
-// The owner is told, and ends the node without waiting for raft. The first term is stored while raft is
-// opened, which ends with the error: see [newRaft].
+// Raft panics if a term cannot be stored, and the process would end before the batches in flight are answered. So, once
+// raft runs, a failed call never returns, and the owner ends the node without waiting for raft. A failure while raft is
+// opened is returned by [newRaft].
 type stable struct {
 	raft.StableStore
-	opened atomic.Bool   // raft has stored the first term
-	lost   chan struct{} // closed when a term could not be stored
+	opened atomic.Bool   // whether raft has stored a term
+	lost   chan struct{} // closed if a term could not be stored
 	once   sync.Once
-	fail   func(error)   // tells the owner
-	never  chan struct{} // nil; closed by tests
+	fail   func(error)   // [Config].Fail
+	never  chan struct{} // nil except in tests, which close it
 }
 
 func newStable(store raft.StableStore, fail func(error)) *stable {
@@ -35,9 +34,8 @@ func newStable(store raft.StableStore, fail func(error)) *stable {
 
 // SetUint64 implements raft.StableStore.
 //
-// Raft stores the term of a vote, and then the candidate. After a crash in between it would take the candidate of the
-// vote before for the candidate of this term, and would vote for that node again without comparing the logs. So the
-// candidate is cleared first.
+// Raft stores the term of a vote and then the candidate. After a crash in between it would combine the new term with
+// the previous candidate, and vote for that node without comparing the logs. So the candidate is cleared first.
 func (s *stable) SetUint64(key []byte, value uint64) error {
 	var err error
 	if string(key) == keyVoteTerm {

@@ -11,14 +11,14 @@ import (
 	"github.com/holdfast/holdfast/server/peer/wire"
 )
 
-// streams are the connections of raft's own transport, over which votes and snapshots go. A connection has one request
-// at a time, and an answer to each.
+// streams makes the connections of raft's own transport, which carries votes and snapshots. A connection has one
+// request at a time, and an answer to each.
 //
-// Raft reads a snapshot in its main loop, and neither votes nor follows another leader meanwhile. So a request that
-// does not come on ends with its connection.
+// Raft reads a snapshot in its main loop, and cannot vote or follow another leader meanwhile. So the connection of a
+// request that stalls is ended.
 type streams struct {
 	raft.StreamLayer
-	// within is how long a request that has begun may bring nothing.
+	// within is the time after which a request that has begun and receives no bytes is ended.
 	within time.Duration
 }
 
@@ -40,14 +40,14 @@ func (s streams) Dial(address raft.ServerAddress, timeout time.Duration) (net.Co
 	return &asking{Conn: conn}, nil
 }
 
-// asked is a connection over which another node asks.
+// asked is a connection for another node's requests.
 type asked struct {
 	net.Conn
 	within time.Duration
-	begun  bool // a request has, and was not answered
+	begun  bool // whether a request has begun and was not answered
 }
 
-// Read reads what has come of a request, or waits for the next one.
+// Read reads bytes of a request, and limits the wait for them once the request has begun.
 func (c *asked) Read(b []byte) (int, error) {
 	var until time.Time // none
 	if c.begun {
@@ -62,19 +62,19 @@ func (c *asked) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Write answers.
+// Write writes an answer, which ends the request.
 func (c *asked) Write(b []byte) (int, error) {
 	c.begun = false
 	return c.Conn.Write(b)
 }
 
-// asking is a connection over which this node asks.
+// asking is a connection for this node's requests.
 type asking struct {
 	net.Conn
-	unanswered int // bytes
+	unanswered int // bytes of the request written since the last answer
 }
 
-// Write asks, piece by piece.
+// Write writes bytes of a request.
 func (c *asking) Write(b []byte) (int, error) {
 	n, err := c.Conn.Write(b)
 	c.unanswered += n
@@ -90,8 +90,8 @@ func (c *asking) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// noteError reports a large request that failed: large packets may have been lost, and the next connections send small
-// ones.
+// noteError reports a large request that failed, so that later connections send small packets: large ones may have been
+// lost.
 func (c *asking) noteError(err error) {
 	if err != nil && c.unanswered > wire.Segment {
 		c.unanswered = 0
@@ -100,11 +100,11 @@ func (c *asking) noteError(err error) {
 }
 
 const (
-	// connsPerPeer is how many connections to another node raft keeps.
+	// connsPerPeer bounds the idle connections to another node.
 	connsPerPeer = 3
 	rpcTimeout   = 10 * time.Second
-	// leastFlow is how long a request of raft's own transport may bring nothing, at least: a busy node is not a lost one.
-	leastFlow = 2 * time.Second
+	// minStallTime is the least value of streams.within: a busy node is not a lost one.
+	minStallTime = 2 * time.Second
 	// maxAppend bounds the entries of a request to a follower; an entry has up to 1 MiB.
 	maxAppend = 32
 )

@@ -12,13 +12,12 @@ import (
 	"github.com/holdfast/holdfast/server/members"
 )
 
-// TransferTo has a voter lead in the place of this node: the voter of that ID, or, without an ID, the voter with the
-// longest log. It gets what it lacks of the log, and is told to stand for election. TransferTo returns when gone is
-// closed, and otherwise after three election timeouts at most; an error says why the voter was not told, or did not
-// answer. The caller proposes nothing meanwhile, so that the voter's log stays the longest.
+// TransferTo transfers the leadership to the voter id, or, if id is empty, to the voter with the longest log. It waits
+// until the voter has this leader's log, tells it to start an election, and returns when gone is closed, or with an
+// error within three election timeouts. The caller must propose nothing meanwhile, so that the voter's log is complete.
 //
-// Raft's own transfer is not used. A second one to a node that does not answer never ends, and as long as a transfer
-// goes on raft refuses entries, in later terms, too: hashicorp/raft#696.
+// Raft's own transfer is not used. A second one to a node that does not answer never ends, and during a transfer raft
+// refuses entries, even in later terms (hashicorp/raft#696).
 func (n *Node) TransferTo(ctx context.Context, id string, gone <-chan struct{}) error {
 	if err := n.hold(ctx); err != nil {
 		return err
@@ -42,8 +41,8 @@ func (n *Node) TransferTo(ctx context.Context, id string, gone <-chan struct{}) 
 	return n.nominate(ctx, id, gone)
 }
 
-// catchUp waits until a voter has this leader's log, for an election timeout at most. If the leadership ends before,
-// has is false, and there is no error.
+// catchUp waits until a voter has this leader's log, for up to an election timeout. If the leadership ends first, has
+// is false and the error nil.
 func (n *Node) catchUp(ctx context.Context, term uint64, id raft.ServerID, gone <-chan struct{}) (has bool, err error) {
 	last := n.Last()
 	reached := n.acks.awaitPeer(id, term, last)
@@ -60,12 +59,12 @@ func (n *Node) catchUp(ctx context.Context, term uint64, id raft.ServerID, gone 
 	case <-ctx.Done():
 		return false, ctx.Err()
 	case <-timer.C:
-		return false, fmt.Errorf("%s has the log up to %d of %d", members.Name(string(id)), n.acks.agreed(id, term), last)
+		return false, fmt.Errorf("%s has the log up to %d of %d", members.Name(string(id)), n.acks.matchOf(id, term),
+			last)
 	}
 }
 
-// nominate has a voter stand for election, and waits until gone says that this node leads no more, for two election
-// timeouts at most.
+// nominate tells a voter to start an election, and waits until gone is closed, for up to two election timeouts.
 func (n *Node) nominate(ctx context.Context, id string, gone <-chan struct{}) error {
 	answer := make(chan error, 1)
 	go func() { answer <- n.transport.nominate(id) }() // ends after an election timeout
@@ -89,16 +88,16 @@ func (n *Node) nominate(ctx context.Context, id string, gone <-chan struct{}) er
 	}
 }
 
-// GiveUp has the other voters stand for election, the one with the longest log first, until gone says that this node
-// leads term no more. It returns the names of those that were asked.
+// GiveUp tells the other voters to start an election, the one with the longest log first, until gone is closed because
+// this node no longer leads term. It returns the names of the voters told.
 //
-// Heartbeats keep a leadership that commits nothing: small packets pass where large ones are lost, and a small one
-// behind a large one waits for good. [Node.TransferTo] waits until the other has the whole log, which is just what
-// does not happen. What was not committed, the nodes that took it send to the next leader.
+// It is for a leadership that commits nothing and that heartbeats prolong, since small packets pass where large ones
+// are lost. [Node.TransferTo] would wait in vain for a voter to have the whole log. Uncommitted requests are sent to
+// the next leader by the nodes that received them.
 func (n *Node) GiveUp(term uint64, gone <-chan struct{}) (asked []string) {
 	for _, m := range n.votersByLog(term) {
 		asked = append(asked, m.Name())
-		_ = n.nominate(context.Background(), m.ID, gone) // gone says whether it was elected
+		_ = n.nominate(context.Background(), m.ID, gone) // gone tells whether it was elected
 		select {
 		case <-gone:
 			return asked
@@ -110,7 +109,7 @@ func (n *Node) GiveUp(term uint64, gone <-chan struct{}) (asked []string) {
 	return asked
 }
 
-// votersByLog returns the other voters, the one with the longest log first, as far as this leader of term knows.
+// votersByLog returns the other voters by their match index in term, the highest first.
 func (n *Node) votersByLog(term uint64) []members.Member {
 	matches := n.acks.matches(term)
 	others := slices.DeleteFunc(slices.Clone(n.Configuration().Members), func(m members.Member) bool {
@@ -120,18 +119,17 @@ func (n *Node) votersByLog(term uint64) []members.Member {
 	return others
 }
 
-// ReplayLag is how many entries a node that serves or leads soon may still have to apply. An entry may hold thousands
-// of commands; and the state machine does not get every entry, so 0 would be too few.
+// ReplayLag bounds the entries that a node still has to apply when it is about to serve or lead. An entry may have
+// thousands of commands. 0 would be too few, since not every entry reaches the state machine.
 const ReplayLag = 16
 
-// askAgain is how often voters that lag are asked.
+// askAgain is the interval at which lagging voters are asked again.
 const askAgain = 50 * time.Millisecond
 
-// Successor waits until a voter can serve soon after it is elected, and returns its ID for [Node.TransferTo]. A node
-// that was started a moment ago has the log, must still apply it, and would lead for seconds without serving anybody.
-// So the voter of that ID, or, without an ID, any other voter, must have applied nearly all that this leader has
-// applied, or had applied when Successor was called. Of several the one with the longest log is taken. If no voter
-// answers, the result is id. An error says how far a voter has come when ctx ends.
+// Successor waits until the voter id, or any other voter if id is empty, has applied nearly all that this leader has
+// applied, or had applied when Successor was called. A node that has just started would lead for seconds before it
+// could serve. It returns the voter's ID for [Node.TransferTo]: of several, the one with the longest log. It returns id
+// if no voter answers, and an error if ctx ends first.
 func (n *Node) Successor(ctx context.Context, id string) (string, error) {
 	target := n.applier.index.Load()
 	var ready, lags []candidate
@@ -152,11 +150,11 @@ func (n *Node) Successor(ctx context.Context, id string) (string, error) {
 		return "", fmt.Errorf("%s has applied the log up to %d of %d: %w", members.Name(lags[0].id), lags[0].applied,
 			n.applier.index.Load(), ctx.Err())
 	}
-	return id, nil // no voter answers, or this node leads no more, or ends
+	return id, nil // no voter answers, or this node no longer leads, or stops
 }
 
-// candidates asks the voter of that ID, or all others, how much they have applied. Those that do not answer within a
-// quarter of the election timeout are left out.
+// candidates asks the voter id, or all others if id is empty, for their applied index. It omits those that do not
+// answer within a quarter of the election timeout.
 func (n *Node) candidates(ctx context.Context, id string, target uint64) (ready, lags []candidate) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), n.config.ElectionTimeout/4)
 	defer cancel()

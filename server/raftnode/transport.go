@@ -12,25 +12,23 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// transport is raft's, for sending: transport notes what the other nodes acknowledge. Incoming
-// requests go through filter.
+// transport sends raft's requests and records their acknowledgements in acks. Incoming requests go through filter.
 type transport struct {
 	self     string
 	inner    *raft.NetworkTransport
-	appender *appender // in place of raft's transport for AppendEntries
+	appender *appender // for AppendEntries, instead of inner
 	filter   *rpcFilter
 	acks     *acks
 	log      *parallelLog
 	commits  *commitNotifier
 	tell     func(Event)
-	// leads reports whether this node still leads term: only a leader sends again to a node that
-	// cannot be reached.
+	// leads reports whether this node still leads term, since only a leader resends.
 	leads    atomic.Value // func(term uint64) bool
 	election time.Duration
-	// reluctant reports whether this node asks for no votes yet.
+	// reluctant is [applier.reluctant].
 	reluctant func() bool
 	stopped   <-chan struct{}
-	pipelines sync.WaitGroup // the goroutines of all
+	pipelines sync.WaitGroup // for the goroutines of all pipelines
 }
 
 var (
@@ -42,18 +40,17 @@ var (
 // resendAfter is the pause between attempts to append to a node that cannot be reached.
 const resendAfter = 100 * time.Millisecond
 
-// AppendEntries sends a heartbeat or entries.
+// AppendEntries sends a heartbeat or entries, and reads the answer into resp.
 //
-// Entries are sent until they arrive, as long as this node leads and the other is a member. Raft would wait twice as
-// long after each failure, up to 10 s, and nothing would end the wait. A follower that comes back after a minute would
-// get nothing for up to 10 s, and a cluster that needs the follower for a majority would stand still.
+// Entries are resent until they arrive, as long as this node leads and the other is a member. Raft would double its
+// wait after each failure, up to 10 s, without a way to end it: a cluster that needs a returning follower for its
+// majority would be blocked for as long.
 //
-// Large entries go in several requests, one after the other, each with an answer. Raft gets the
-// last answer, or the first that is no success. See cutAppend.
+// Large entries are sent in several requests, one after the other (see cutAppend). Raft gets the last answer, or the
+// first without success.
 //
-// Raft's senders outlive their leadership for a moment, or for a pause of 10 s, and read a log that has the next
-// leader's entries by then: the entry before of the one log, perhaps, and the entries of the other. Raft is no leader
-// any more when it begins to change the log, so what was read before this look is the leader's.
+// One of raft's senders may outlive its leadership by up to 10 s and then read entries of the next leader from the log.
+// So after reading them it checks that this node still leads: raft gives up leadership before it changes the log.
 func (t *transport) AppendEntries(id raft.ServerID, _ raft.ServerAddress, args *raft.AppendEntriesRequest,
 	resp *raft.AppendEntriesResponse,
 ) error {
@@ -69,43 +66,43 @@ func (t *transport) AppendEntries(id raft.ServerID, _ raft.ServerAddress, args *
 			return err
 		}
 		if !t.isLeading(args.Term) {
-			return raft.ErrLeadershipLost // the rest is of no use
+			return raft.ErrLeadershipLost // without sending the rest
 		}
 		args = rest
 	}
 }
 
-// append sends a request.
+// append sends a request until it is answered, or must not be resent.
 func (t *transport) append(id raft.ServerID, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	heartbeat := isHeartbeat(args)
 	if !heartbeat {
-		t.acks.notifying(id, args.Term, commitOf(args))
+		t.acks.noteNotified(id, args.Term, commitOf(args))
 	}
 	for {
 		var round uint64
 		var sent time.Time
-		match := t.acks.agreed(id, args.Term)
+		match := t.acks.matchOf(id, args.Term)
 		err := retryStale(func() error {
-			round, sent = t.acks.sending(), time.Now()
+			round, sent = t.acks.currentRound(), time.Now()
 			return t.appender.call(id, args, resp)
 		})
 		if err == nil {
 			if heartbeat {
-				t.acks.took(id, time.Since(sent))
+				t.acks.noteRoundTrip(id, time.Since(sent))
 			}
 			return t.answered(id, args, resp, round, match, heartbeat)
 		}
-		if heartbeat || !t.pause(args.Term) || !t.acks.knows(id) {
+		if heartbeat || !t.pause(args.Term) || !t.acks.hasPeer(id) {
 			return err
 		}
 	}
 }
 
-// answered notes an answer, which raft may have then. round and match are from before the request was sent.
+// answered records an answer that may then be passed to raft. round and match are those before the request was sent.
 func (t *transport) answered(id raft.ServerID, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse,
 	round, match uint64, heartbeat bool,
 ) error {
-	// A peer that answers with our own term has followed no newer leader until now, whether the logs fit or not.
+	// A peer that answers with our term has followed no newer leader, whether the logs match or not.
 	if resp.Term == args.Term {
 		t.compare(id, args.Term, match, resp.LastLog)
 		t.acks.note(id, args.Term, round, matched(args, resp, heartbeat))
@@ -118,23 +115,23 @@ func (t *transport) answered(id raft.ServerID, args *raft.AppendEntriesRequest, 
 	return nil
 }
 
-// reached handles the sign that a node asks for pre-votes: it has had no heartbeat of its leader, and the way to it may
-// be whole again. If this node leads, requests without an answer are made again, over new connections.
+// reached handles a node's request for pre-votes: it has missed its leader's heartbeats, and the path to it may work
+// again. Old unanswered requests to it are abandoned, and a leader resends them over new connections.
 func (t *transport) reached(id raft.ServerID) { t.appender.abandon(id, t.election) }
 
-// compare looks whether the log of a node that answers in this leadership has become shorter than the node had
-// acknowledged before it was asked. A log loses no entry that agrees with its leader's, so the node is not what it was:
-// an old copy of its folder was put back, or its disk lost what it had synced.
+// compare reports a node whose log ends at last, before the match index that it had acknowledged when it was asked. A
+// log never loses an entry that matches its leader's, unless an old copy of the data folder was put back or the disk
+// lost synced data.
 func (t *transport) compare(id raft.ServerID, term, match, last uint64) {
 	if last >= match {
 		return
 	}
-	if e := t.acks.shortened(id, term, match, last); e != nil {
+	if e := t.acks.noteShortened(id, term, match, last); e != nil {
 		t.tell(e)
 	}
 }
 
-// matched is how far the peer's log agrees after the peer took args.
+// matched returns the peer's match index after its answer to args, or 0 if the answer confirms none.
 func matched(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse, heartbeat bool) uint64 {
 	if heartbeat || !resp.Success {
 		return 0
@@ -145,10 +142,10 @@ func matched(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse, 
 	return args.PrevLogEntry
 }
 
-// isLeading reports whether this node leads a term.
+// isLeading reports whether this node leads term.
 func (t *transport) isLeading(term uint64) bool { return t.leads.Load().(func(uint64) bool)(term) }
 
-// pause waits before the next attempt and reports whether to make the attempt.
+// pause waits for resendAfter and reports whether to resend.
 func (t *transport) pause(term uint64) bool {
 	timer := time.NewTimer(resendAfter)
 	defer timer.Stop()
@@ -160,9 +157,8 @@ func (t *transport) pause(term uint64) bool {
 	}
 }
 
-// retryStale repeats a call that failed on a connection whose other end is gone. Raft keeps connections, and a node
-// that restarted has closed them, or this one has as it met the next incarnation. Without a second attempt raft counts
-// a vote as refused, and the cluster waits for the next election.
+// retryStale repeats a call that failed on a closed connection. Raft keeps connections that a restart of either end has
+// closed. Without another attempt raft would count a vote as refused, and the cluster would wait for the next election.
 func retryStale(call func() error) error {
 	for range connsPerPeer {
 		err := call()
@@ -177,13 +173,13 @@ func retryStale(call func() error) error {
 func (t *transport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, args *raft.InstallSnapshotRequest,
 	resp *raft.InstallSnapshotResponse, data io.Reader,
 ) error {
-	round := t.acks.sending()
-	t.acks.installing(id, args.Term, args.LastLogIndex)
+	round := t.acks.currentRound()
+	t.acks.noteSnapshot(id, args.Term, args.LastLogIndex)
 	err := t.inner.InstallSnapshot(id, target, args, resp, data)
 	if err == nil && resp.Success && resp.Term == args.Term {
 		t.acks.note(id, args.Term, round, args.LastLogIndex)
 	} else {
-		t.acks.installing(id, args.Term, 0)
+		t.acks.noteSnapshot(id, args.Term, 0)
 	}
 	return err
 }
@@ -194,7 +190,7 @@ func (t *transport) RequestVote(id raft.ServerID, target raft.ServerAddress, arg
 	return retryStale(func() error { return t.inner.RequestVote(id, target, args, resp) })
 }
 
-// RequestPreVote asks a node whether it would vote for this one. A reluctant node takes it for a refusal, as if asked.
+// RequestPreVote asks a node whether it would vote for this one. A reluctant node does not ask and records a refusal.
 func (t *transport) RequestPreVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestPreVoteRequest,
 	resp *raft.RequestPreVoteResponse,
 ) error {
@@ -205,7 +201,7 @@ func (t *transport) RequestPreVote(id raft.ServerID, target raft.ServerAddress, 
 	return retryStale(func() error { return t.inner.RequestPreVote(id, target, args, resp) })
 }
 
-// TimeoutNow asks a node to stand for election, and waits no longer than an election takes.
+// TimeoutNow tells a node to start an election, and waits for the answer for up to an election timeout.
 func (t *transport) TimeoutNow(id raft.ServerID, target raft.ServerAddress, args *raft.TimeoutNowRequest,
 	resp *raft.TimeoutNowResponse,
 ) error {
@@ -223,7 +219,7 @@ func (t *transport) TimeoutNow(id raft.ServerID, target raft.ServerAddress, args
 	}
 }
 
-// nominate has a node elected.
+// nominate tells a node to start an election.
 func (t *transport) nominate(id string) error {
 	return t.TimeoutNow(raft.ServerID(id), "", nomination(), &raft.TimeoutNowResponse{})
 }
@@ -232,7 +228,7 @@ func nomination() *raft.TimeoutNowRequest {
 	return &raft.TimeoutNowRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax}}
 }
 
-// Close ends all connections.
+// Close closes all connections.
 func (t *transport) Close() error {
 	err := t.inner.Close()
 	t.appender.close()
@@ -243,17 +239,17 @@ func (t *transport) Close() error {
 func (t *transport) SetHeartbeatHandler(func(raft.RPC)) {}
 func (t *transport) Consumer() <-chan raft.RPC          { return t.filter.requests }
 
-// LocalAddr is the ID: raft compares candidates and leaders by what it takes for their addresses, and a node stays
-// the same candidate when its address changes.
+// LocalAddr returns the ID as the address. Raft compares candidates and leaders by address, and a node must remain the
+// same candidate when its address changes.
 func (t *transport) LocalAddr() raft.ServerAddress { return raft.ServerAddress(t.self) }
 
-// EncodePeer is the ID, see LocalAddr.
+// EncodePeer returns the ID, see LocalAddr.
 func (t *transport) EncodePeer(id raft.ServerID, _ raft.ServerAddress) []byte { return []byte(id) }
 
-// DecodePeer is what EncodePeer was given.
+// DecodePeer returns the ID that was passed to EncodePeer.
 func (t *transport) DecodePeer(b []byte) raft.ServerAddress { return raft.ServerAddress(b) }
 
-// committed is a request that says, in term, that all up to an entry is committed.
+// committed returns a request that announces, in term, that the log is committed up to entry.
 func (t *transport) committed(term uint64, entry *raft.Log) *raft.AppendEntriesRequest {
 	return &raft.AppendEntriesRequest{
 		RPCHeader: raft.RPCHeader{

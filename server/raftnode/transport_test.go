@@ -189,7 +189,7 @@ func TestWhatAnAnswerSays(t *testing.T) {
 				follower.subscribed.Store(true)
 				tr.acks.note("n2", 7, 0, 4)
 				require.NoError(t, tr.AppendEntries("n2", "", c.req, &raft.AppendEntriesResponse{}))
-				require.Equal(t, c.match, tr.acks.agreed("n2", 7))
+				require.Equal(t, c.match, tr.acks.matchOf("n2", 7))
 				require.Equal(t, c.unnotified, tr.acks.unnotified("n2", 7, 9))
 				require.Equal(t, c.answer.Success && len(c.req.Entries) > 0, len(follower.wake) > 0)
 				if c.told > 0 {
@@ -406,7 +406,7 @@ func TestInstalledSnapshotIsAcknowledged(t *testing.T) {
 			round := transport.acks.beginRound(7)
 			err := transport.InstallSnapshot("n2", "", args, &raft.InstallSnapshotResponse{}, strings.NewReader("state"))
 			require.Equal(t, row.err == nil, err == nil, err)
-			require.Equal(t, row.want, transport.acks.agreed("n2", 7))
+			require.Equal(t, row.want, transport.acks.matchOf("n2", 7))
 			require.Equal(t, row.want > 0, round.isDone())
 		})
 	}

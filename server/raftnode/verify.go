@@ -8,12 +8,12 @@ import (
 	"github.com/holdfast/holdfast/protocol/invariant"
 )
 
-// verifyApplied panics if entries that raft applies are not the next ones, are not committed, are not on this node's
-// disk, or, on their leader, are not on the disks of a majority. It is called only if [invariant.On].
+// verifyApplied panics unless the entries to apply are the next ones, committed, on this node's disk and, on their
+// leader, on the disks of a majority. It is called only if [invariant.On].
 func (n *Node) verifyApplied(logs []*raft.Log) {
 	bounds := n.log.bounds.Load()
 	if bounds == nil {
-		return // raft is being opened
+		return // raft is not open yet
 	}
 	committed, snapshot, err := (*bounds)()
 	if err == nil {
@@ -23,8 +23,8 @@ func (n *Node) verifyApplied(logs []*raft.Log) {
 	if stored, err := n.log.store.LastIndex(); err == nil && last.Index > max(stored, snapshot) {
 		invariant.Broken("entry %d is applied, and this node's disk has up to %d", last.Index, stored)
 	}
-	// A leader knows of no acknowledgements by members that are gone: entries from before the configuration in effect
-	// are left out.
+	// Entries before the configuration in effect are not verified, since acknowledgements of removed members are
+	// dropped.
 	view, term := n.configurations.view(), n.raft.CurrentTerm()
 	matches := n.acks.matches(term)
 	if last.Index > view.Index && n.raft.State() == raft.Leader && n.raft.CurrentTerm() == term &&
@@ -43,8 +43,8 @@ func verifyNext(logs []*raft.Log, applied, committed uint64) error {
 	return nil
 }
 
-// verifyMajority leaves out entries of former terms: the leader may have known before its election that they are
-// committed, and has no acknowledgements from then.
+// verifyMajority ignores entries of earlier terms: they may have been committed before this leader's election, and it
+// has no acknowledgements from then.
 func verifyMajority(last *raft.Log, term uint64, v *view, matches map[string]uint64) error {
 	have := 0
 	for _, m := range v.Members {
