@@ -50,8 +50,10 @@ type clusterNode struct {
 	last members.Configuration
 	gone map[string]bool // IDs of members that were removed since this process started
 
-	// committedOnDisk and newestOnDisk are the configurations in a folder whose raft cannot be opened yet.
+	// committedOnDisk and newestOnDisk are the configurations in a folder whose raft cannot be opened yet, and
+	// lastTermOnDisk is the term of its last entry.
 	committedOnDisk, newestOnDisk members.Configuration
+	lastTermOnDisk                uint64
 }
 
 // maxGone bounds the removed members that are remembered.
@@ -74,8 +76,8 @@ func (s *Server) newClusterNode() error {
 		Client:   p.client, Addresses: &p.addresses, Incarnation: s.incarnations, Logger: s.logger,
 		NewestVersion: s.config.foundingVersion(),
 		Cluster: bootstrap.Cluster{
-			Join: s.askToJoin, Committed: s.committed, Newest: s.newest, Led: s.led, Move: s.askToMove, Promote: s.askForVote,
-			Removed: s.removed, State: s.openState,
+			Join: s.askToJoin, Committed: s.committed, Newest: s.newest, LastTerm: s.lastTerm, Led: s.led, Move: s.askToMove,
+			Promote: s.askForVote, Removed: s.removed, State: s.openState,
 		},
 	})
 	p.bootstrap.Serve(p.requests)
@@ -93,7 +95,7 @@ func (s *Server) readMembers() (err error) {
 	}
 	s.observed.damaged()
 	p := &s.cluster
-	p.committedOnDisk, p.newestOnDisk, err = raftnode.StoredConfigurations(s.store.Log, missing.Known,
+	p.committedOnDisk, p.newestOnDisk, p.lastTermOnDisk, err = raftnode.StoredConfigurations(s.store.Log, missing.Known,
 		s.store.Identity().Founders)
 	return err
 }
@@ -149,6 +151,13 @@ func (s *Server) newest() members.Configuration {
 		return r.Configuration()
 	}
 	return s.cluster.newestOnDisk
+}
+
+func (s *Server) lastTerm() uint64 {
+	if r := s.member.Load(); r != nil {
+		return r.LastTerm()
+	}
+	return s.cluster.lastTermOnDisk
 }
 
 func (s *Server) led() bool {

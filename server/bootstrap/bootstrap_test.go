@@ -141,6 +141,7 @@ func (w *world) start(name string, change ...func(*Config)) *life {
 		Cluster: Cluster{
 			Committed: func() members.Configuration { return members.Configuration{} },
 			Newest:    func() members.Configuration { return members.Configuration{} },
+			LastTerm:  func() uint64 { return 1 },
 			Led:       func() bool { return true },
 		},
 	}

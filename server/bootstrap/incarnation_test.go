@@ -248,6 +248,25 @@ func TestVotersChangedMeanwhile(t *testing.T) {
 	}
 }
 
+// TestNewestConfigurationIsThatOfTheNewestLog: a change in the log of an older term was not committed. A member of an
+// earlier release tells no term.
+func TestNewestConfigurationIsThatOfTheNewestLog(t *testing.T) {
+	type log struct{ index, lastTerm uint64 }
+	for _, row := range []struct{ older, newer log }{
+		{log{4, 2}, log{5, 2}},
+		{log{5, 2}, log{4, 3}},
+		{log{4, 2}, log{5, 0}},
+		{log{4, 0}, log{5, 2}},
+		{log{0, 0}, log{1, 1}},
+	} {
+		older := inLog{members.NewConfiguration(row.older.index), row.older.lastTerm}
+		newer := inLog{members.NewConfiguration(row.newer.index), row.newer.lastTerm}
+		require.Equal(t, newer, newerOf(older, newer))
+		require.Equal(t, newer, newerOf(newer, older))
+		require.Equal(t, newer, newerOf(newer, newer))
+	}
+}
+
 // TestMembersOfThoseMetAreMet: a node that has one address meets all members, whatever it knew.
 func TestMembersOfThoseMetAreMet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -42,6 +42,8 @@ type Introduction struct {
 	// After a start a node may know none to be committed.
 	Configuration members.Configuration `json:"configuration"`
 	Newest        members.Configuration `json:"newest"`
+	// LastTerm is the term of the log's last entry, 0 if unknown.
+	LastTerm uint64 `json:"lastTerm,omitempty"`
 }
 
 const (
@@ -91,10 +93,10 @@ func initialText(peers map[string]string) string {
 
 // introduction returns this node's description of itself.
 func (n *Node) introduction() Introduction {
-	id := n.config.Folder.Identity()
+	id, own := n.config.Folder.Identity(), n.newestInLog()
 	i := Introduction{
 		ID: id.ID, Addr: n.config.Addr, Cluster: id.ClusterID, Founders: id.Founders, Restored: id.Restored,
-		Configuration: n.config.Committed(), Newest: n.config.Newest(), Seed: id.Seed,
+		Configuration: n.config.Committed(), Newest: own.conf, LastTerm: own.lastTerm, Seed: id.Seed,
 		NewestVersion: n.config.NewestVersion, FoundingVersion: id.FoundingVersion,
 	}
 	if id.Joins {
@@ -126,7 +128,22 @@ func (n *Node) learn(cluster string, other Introduction) {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.learned = newestOf(n.learned, other.Configuration, other.Newest)
+	for _, conf := range []members.Configuration{other.Configuration, other.Newest} {
+		n.learned = newerOf(n.learned, inLog{conf, other.LastTerm})
+	}
+}
+
+// inLog is a configuration in the log of a member, and the term of that log's last entry, 0 if unknown.
+type inLog struct {
+	conf     members.Configuration
+	lastTerm uint64
+}
+
+// newestInLog returns the newest configuration in this node's log. The term is read first: if both change meanwhile, the
+// configuration is taken for an older one.
+func (n *Node) newestInLog() inLog {
+	term := n.config.LastTerm()
+	return inLog{n.config.Newest(), term}
 }
 
 // newestConfiguration returns the newest configuration in this node's log and in the introductions of other members.
@@ -134,17 +151,20 @@ func (n *Node) newestConfiguration() members.Configuration {
 	n.mu.Lock()
 	heard := n.learned
 	n.mu.Unlock()
-	return newestOf(n.config.Newest(), heard)
+	return newerOf(n.newestInLog(), heard).conf
 }
 
-// newestOf returns the configuration with the highest index, the first of equal ones.
-func newestOf(first members.Configuration, others ...members.Configuration) members.Configuration {
-	for _, c := range others {
-		if c.Index > first.Index {
-			first = c
-		}
+// newerOf returns b if b is newer than a, and else a. As in elections the later last term counts first: the other log
+// may have a change of members that was never committed. Logs with the same last term agree as far as both go.
+func newerOf(a, b inLog) inLog {
+	isNewer := b.conf.Index > a.conf.Index
+	if a.lastTerm != b.lastTerm && a.lastTerm > 0 && b.lastTerm > 0 {
+		isNewer = b.lastTerm > a.lastTerm
 	}
-	return first
+	if isNewer {
+		return b
+	}
+	return a
 }
 
 // introductionTimeout bounds the exchange of identities with one node.

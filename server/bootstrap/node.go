@@ -68,6 +68,8 @@ type Cluster struct {
 	// Newest returns the newest configuration in this node's log, which after a start need not be known to be committed.
 	// It must be quick.
 	Newest func() members.Configuration
+	// LastTerm returns the term of the last entry of this node's log. It must be quick.
+	LastTerm func() uint64
 	// Led reports whether this node knows a leader. It must be quick.
 	Led func() bool
 	// Move changes this node's address in the cluster's configuration.
@@ -90,7 +92,7 @@ type Node struct {
 	mu      sync.Mutex
 	waiting string // what the node waits for
 	// learned is the newest configuration in the introductions of other members, whether committed or not.
-	learned members.Configuration
+	learned inLog
 }
 
 // New returns a node.

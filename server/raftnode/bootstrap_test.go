@@ -223,7 +223,7 @@ func TestNoFailureOfTheLogIsOverlooked(t *testing.T) {
 		return f
 	}
 	failEach(t, stores, func(f *faulty) error {
-		_, _, err := StoredConfigurations(f, nil, nil)
+		_, _, _, err := StoredConfigurations(f, nil, nil)
 		return err
 	})
 	failEach(t, stores, func(f *faulty) error { return newConfigurations("n1").open(f, f) })

@@ -215,11 +215,13 @@ func (c *configurations) reportCommitted(change committedChange) {
 
 // StoredConfigurations returns the newest committed configuration, which is that of the newest snapshot, and the newest
 // one in snapshots and log, for a node whose raft cannot be opened. Both are the founders' if nothing else is stored.
+// lastTerm is the term of the last entry.
 func StoredConfigurations(log raft.LogStore, described []store.Snapshot, founders []members.Member) (committed,
-	newest members.Configuration, err error,
+	newest members.Configuration, lastTerm uint64, err error,
 ) {
 	committed = members.NewConfiguration(0, founders...)
 	for _, snapshot := range described {
+		lastTerm = max(lastTerm, snapshot.Term)
 		if snapshot.Members.Index >= committed.Index {
 			committed = snapshot.Members
 		}
@@ -227,7 +229,7 @@ func StoredConfigurations(log raft.LogStore, described []store.Snapshot, founder
 	newest = committed
 	first, err := log.FirstIndex()
 	if err != nil {
-		return committed, newest, err
+		return committed, newest, lastTerm, err
 	}
 	last, err := log.LastIndex()
 	for i := first; err == nil && i <= last && last > 0; i++ {
@@ -235,6 +237,7 @@ func StoredConfigurations(log raft.LogStore, described []store.Snapshot, founder
 		if err = log.GetLog(i, &entry); err == nil && entry.Type == raft.LogConfiguration && i >= newest.Index {
 			newest = store.MembersFromRaft(raft.DecodeConfiguration(entry.Data), i)
 		}
+		lastTerm = max(lastTerm, entry.Term)
 	}
-	return committed, newest, err
+	return committed, newest, lastTerm, err
 }

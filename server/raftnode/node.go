@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"sync/atomic"
 
 	"github.com/hashicorp/raft"
@@ -108,6 +109,16 @@ func (n *Node) Applied() uint64 { return n.raft.AppliedIndex() }
 
 // Last returns the index of the log's last entry.
 func (n *Node) Last() uint64 { return n.raft.LastIndex() }
+
+// LastTerm returns the term of the last entry of log and snapshot: terms do not decrease along a log.
+func (n *Node) LastTerm() (term uint64) {
+	stats := n.raft.Stats()
+	for _, name := range []string{"last_log_term", "last_snapshot_term"} {
+		number, _ := strconv.ParseUint(stats[name], 10, 64)
+		term = max(term, number)
+	}
+	return term
+}
 
 // Broken reports whether an entry could not be applied, after which none is.
 func (n *Node) Broken() bool { return n.applier.broken.Load() }

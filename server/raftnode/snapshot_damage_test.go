@@ -125,13 +125,13 @@ func TestStoredConfigurations(t *testing.T) {
 		return c
 	}
 	described := []store.Snapshot{
-		{Index: 20, Members: store.MembersFromRaft(conf("n1", "n2"), 12)},
-		{Index: 10, Members: store.MembersFromRaft(conf("n1"), 1)},
+		{Index: 20, Term: 2, Members: store.MembersFromRaft(conf("n1", "n2"), 12)},
+		{Index: 10, Term: 1, Members: store.MembersFromRaft(conf("n1"), 1)},
 	}
 	founders := []members.Member{{ID: "n9", Addr: "n9:1"}}
 	log := raft.NewInmemStore()
 	for i := uint64(11); i <= 30; i++ {
-		entry := &raft.Log{Index: i, Term: 1}
+		entry := &raft.Log{Index: i, Term: i / 10}
 		switch i {
 		case 12:
 			entry.Type, entry.Data = raft.LogConfiguration, raft.EncodeConfiguration(conf("n1", "n2"))
@@ -147,17 +147,19 @@ func TestStoredConfigurations(t *testing.T) {
 		described         []store.Snapshot
 		committed, newest uint64
 		of, most          int
+		lastTerm          uint64
 	}{
-		{log, described, 12, 30, 2, 3},
-		{log, described[1:], 1, 30, 1, 3},
-		{raft.NewInmemStore(), described, 12, 12, 2, 2},
-		{short, described, 12, 12, 2, 2},
-		{log, nil, 0, 30, 1, 3},
-		{raft.NewInmemStore(), nil, 0, 0, 1, 1},
+		{log, described, 12, 30, 2, 3, 3},
+		{log, described[1:], 1, 30, 1, 3, 3},
+		{raft.NewInmemStore(), described, 12, 12, 2, 2, 2},
+		{short, described, 12, 12, 2, 2, 2},
+		{log, nil, 0, 30, 1, 3, 3},
+		{raft.NewInmemStore(), nil, 0, 0, 1, 1, 0},
 	} {
-		committed, newest, err := StoredConfigurations(row.log, row.described, founders)
+		committed, newest, lastTerm, err := StoredConfigurations(row.log, row.described, founders)
 		require.NoError(t, err)
 		require.Equal(t, [2]uint64{row.committed, row.newest}, [2]uint64{committed.Index, newest.Index})
+		require.Equal(t, row.lastTerm, lastTerm)
 		require.Equal(t, [2]int{row.of, row.most}, [2]int{len(committed.Members), len(newest.Members)})
 		require.Equal(t, row.described == nil, committed.Has("n9"))
 	}

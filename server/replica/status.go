@@ -175,6 +175,9 @@ type Change = raftnode.Change
 // Configuration returns the newest configuration in this node's log. It may be uncommitted.
 func (r *Replica) Configuration() members.Configuration { return r.node.Configuration() }
 
+// LastTerm returns the term of the last entry of this node's log.
+func (r *Replica) LastTerm() uint64 { return r.node.LastTerm() }
+
 // CommittedConfiguration returns the newest configuration that this node knows to be committed.
 func (r *Replica) CommittedConfiguration() members.Configuration {
 	return r.node.CommittedConfiguration()

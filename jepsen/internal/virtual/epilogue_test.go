@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 	"github.com/holdfast/holdfast/server/frontend"
+	"github.com/holdfast/holdfast/server/raftnode"
 	"github.com/holdfast/holdfast/server/replica"
 	"github.com/holdfast/holdfast/server/replica/replicatest"
 )
@@ -88,6 +89,43 @@ func TestVoterThatKnowsNoOtherThatIsUp(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestChangeOfVotersThatWasLost: a leader that is cut off gives a fourth its vote, and the others lead on without that
+// change. Then the leader of the moment is lost, and the fourth. What is left is a majority of the three voters, and
+// serves, although one of them has a log in which there are four.
+func TestChangeOfVotersThatWasLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		replicatest.Seed(t, 1)
+		w := newWorld(t, worldOptions{nodes: 3, seed: 1})
+		tgt := target{service{w}}
+		require.NoError(t, tgt.Start(t.Context()))
+		require.NoError(t, tgt.Add(t.Context(), "n4", false))
+		require.NoError(t, tgt.caughtUp(t.Context(), "n4"))
+		first, _ := tgt.Leader(t.Context())
+		r, n4 := w.cluster.Node(first).Replica(), w.cluster.Node("n4").Member()
+		w.cluster.Net.Isolate(first)
+		go func() { // the outcome stays unknown
+			_, _ = r.Change(t.Context(), replica.Change{Kind: raftnode.AddVoter, Member: n4, After: r.Configuration().Index})
+		}()
+		time.Sleep(replica.DefaultElectionTimeout / 10)
+		require.True(t, r.Configuration().IsVoter(n4.ID))
+		require.NoError(t, tgt.Kill(first))
+		require.NoError(t, tgt.Kill("n4"))
+		w.cluster.Net.Rejoin(first)
+		require.NoError(t, tgt.Serving(t.Context()))
+		second, _ := tgt.Leader(t.Context())
+		for _, name := range w.places[:3] {
+			require.NoError(t, tgt.Kill(name))
+		}
+		for _, name := range w.places[:3] {
+			if name != second {
+				require.NoError(t, w.Start(name))
+			}
+		}
+		n := nemesis.Nemesis{Target: tgt, Recorder: history.NewRecorder(1)}
+		require.True(t, n.Serves(t.Context(), ""), tgt.shown())
+	})
 }
 
 // TestStandStillIsFound: of a cluster that grants nothing for some seconds when all faults have ceased.

@@ -113,6 +113,7 @@ func (n *Node) watch(p *process, logger *slog.Logger) {
 		Cluster: bootstrap.Cluster{
 			Committed: func() members.Configuration { return p.replica.CommittedConfiguration() },
 			Newest:    func() members.Configuration { return p.replica.Configuration() },
+			LastTerm:  func() uint64 { return p.replica.LastTerm() },
 			Led:       func() bool { return p.replica.Status().Leader.ID != "" },
 			Move:      func(context.Context, string) error { return nil }, // tests have the cluster agree
 			Removed:   func() { n.leave(p) },
