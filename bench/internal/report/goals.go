@@ -183,7 +183,7 @@ func numberOf(name, number, of, format string, atMost float64) judge {
 }
 
 // across compares hand-offs of Holdfast by BLPOP with hand-offs of etcd's mutex, among 64 in the same rounds.
-func across(aim float64, of func(workload.Workload, *workload.Figures) (float64, bool)) judge {
+func across(aim float64, of measure) judge {
 	queue := Point{Workload: "handoffs", Target: "holdfast", Connections: 64}
 	mutex := Point{Workload: "hot", Target: "etcd-mutex", Connections: 64}
 	return quotientAtLeast(aim, queue, mutex, figureOf(queue.Workload, of), figureOf(mutex.Workload, of))
@@ -274,7 +274,7 @@ func (s spread) against(aim float64) string {
 type figure func(*workload.Figures) (v float64, ok bool)
 
 // figureOf is a figure of runs of one workload.
-func figureOf(name string, of func(workload.Workload, *workload.Figures) (float64, bool)) figure {
+func figureOf(name string, of measure) figure {
 	wl, _ := workload.Named(name)
 	return func(f *workload.Figures) (float64, bool) { return of(wl, f) }
 }

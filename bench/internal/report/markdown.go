@@ -27,17 +27,9 @@ func (r *Result) WriteMarkdown(w io.Writer, workloads []workload.Workload) error
 		}
 		r.table(&b, wl, columns, r.rateTitle(wl), r.rateCell)
 		r.table(&b, wl, columns, r.latencyTitle(wl), r.latencyCell)
-		if r.knowsCPU(wl) {
-			r.table(&b, wl, columns, "CPU seconds of the servers per 1,000", r.cpuCell)
-		}
-		for _, cost := range costs {
-			if r.knows(wl, cost.number) {
-				r.table(&b, wl, columns, cost.title, r.costCell(cost.number, cost.times))
-			}
-		}
 		for _, also := range alsoShown {
-			if r.knows(wl, also.number) {
-				r.table(&b, wl, columns, also.title, r.numberCell(also.number))
+			if r.knows(wl, also.of) {
+				r.table(&b, wl, columns, also.title, func(wl workload.Workload, p Point) string { return also.cell(r, wl, p) })
 			}
 		}
 		if len(r.Targets) > 1 {
@@ -170,87 +162,66 @@ func (r *Result) latencyCell(wl workload.Workload, p Point) string {
 	return millis(l.P50Micros) + " / " + millis(l.P99Micros) + " / " + millis(l.P999Micros)
 }
 
-func (r *Result) knowsCPU(wl workload.Workload) bool { return r.knows(wl, "server_cpu_seconds") }
+// measure is a figure of a run of a workload; ok is false where there is none.
+type measure func(workload.Workload, *workload.Figures) (v float64, ok bool)
 
-// knows reports whether a number was measured.
-func (r *Result) knows(wl workload.Workload, number string) bool {
-	return slices.ContainsFunc(r.Runs, func(run Run) bool {
-		return run.Workload == wl.Name && run.Figures != nil && run.Figures.Numbers[number] > 0
-	})
-}
-
-// alsoShown are numbers that some workloads have beside their steps.
-var alsoShown = []struct{ number, title string }{
-	{"longest_by_mean", "The longest as a multiple of the mean"},
-	{"most_served_before", "Others that were served while one waited, at most"},
-	{"messages_per_second", "Messages that subscribers got, a second"},
-}
-
-func (r *Result) numberCell(number string) cell {
-	return func(_ workload.Workload, p Point) string {
-		var all []float64
-		for _, f := range r.at(p) {
-			if v, ok := f.Numbers[number]; ok {
-				all = append(all, v)
-			}
-		}
-		if len(all) == 0 {
-			return "-"
-		}
-		return thousands(median(all))
+// reported is a number that some workloads have beside their steps.
+func reported(name string) measure {
+	return func(_ workload.Workload, f *workload.Figures) (float64, bool) {
+		v, ok := f.Numbers[name]
+		return v, ok
 	}
 }
 
-func (r *Result) cpuCell(wl workload.Workload, p Point) string {
-	var costs []float64
-	for _, f := range r.at(p) {
-		if cost, ok := cpuPerThousand(wl, f); ok {
-			costs = append(costs, cost)
-		}
+// each is a number of the window for each of what a workload counts, times a factor.
+func each(name string, times float64) measure {
+	return func(wl workload.Workload, f *workload.Figures) (float64, bool) {
+		v, ok := f.Numbers[name]
+		count := RateOf(wl, f) * f.Numbers["window_seconds"]
+		return v * times / count, ok && count > 0
 	}
-	if len(costs) == 0 {
-		return "-"
-	}
-	return strconv.FormatFloat(median(costs), 'g', 3, 64)
 }
 
 // cpuPerThousand is the servers' CPU seconds for a thousand of what a workload counts.
-func cpuPerThousand(wl workload.Workload, f *workload.Figures) (float64, bool) {
-	cpu, known := f.Numbers["server_cpu_seconds"]
-	count := RateOf(wl, f) * f.Numbers["window_seconds"]
-	if !known || count == 0 {
-		return 0, false
-	}
-	return cpu / count * 1000, true
+var cpuPerThousand = each("server_cpu_seconds", 1000)
+
+// knows reports whether something was measured.
+func (r *Result) knows(wl workload.Workload, of measure) bool {
+	return slices.ContainsFunc(r.Runs, func(run Run) bool {
+		if run.Workload != wl.Name || run.Figures == nil {
+			return false
+		}
+		v, ok := of(wl, run.Figures)
+		return ok && v > 0
+	})
 }
 
-// costs are what one of a step takes from a node: a number of the window, and what it is multiplied by.
-var costs = []struct {
-	number, title string
-	times         float64
-}{
-	{"leader_cpu_seconds", "CPU of the leader for each, microseconds", 1e6},
-	{"follower_cpu_seconds", "CPU of a follower for each, microseconds", 1e6},
-	{"follower_read_bytes", "Bytes that a follower reads for each", 1},
-	{"follower_written_bytes", "Bytes that a follower writes for each, to its log and to the leader", 1},
-	{"log_entries", "Log entries for each", 1},
+// alsoShown are the tables beside rates and latencies, of workloads that measure so.
+var alsoShown = []column{
+	cpuColumn("CPU seconds of the servers per 1,000", Point{}),
+	medianColumn("CPU of the leader for each, microseconds", Point{}, each("leader_cpu_seconds", 1e6)),
+	medianColumn("CPU of a follower for each, microseconds", Point{}, each("follower_cpu_seconds", 1e6)),
+	medianColumn("Bytes that a follower reads for each", Point{}, each("follower_read_bytes", 1)),
+	medianColumn("Bytes that a follower writes for each, to its log and to the leader", Point{},
+		each("follower_written_bytes", 1)),
+	medianColumn("Log entries for each", Point{}, each("log_entries", 1)),
+	medianColumn("The longest as a multiple of the mean", Point{}, reported("longest_by_mean")),
+	medianColumn("Others that were served while one waited, at most", Point{}, reported("most_served_before")),
+	medianColumn("Messages that subscribers got, a second", Point{}, reported("messages_per_second")),
 }
 
-// costCell is the median of a number of costs, divided by how often the step was taken.
-func (r *Result) costCell(number string, times float64) cell {
-	return func(wl workload.Workload, p Point) string {
-		var all []float64
-		for _, f := range r.at(p) {
-			count := RateOf(wl, f) * f.Numbers["window_seconds"]
-			if v, ok := f.Numbers[number]; ok && count > 0 {
-				all = append(all, v*times/count)
-			}
+// medianCell is the median of the rounds.
+func (r *Result) medianCell(wl workload.Workload, p Point, of measure, format func(float64) string) string {
+	var all []float64
+	for _, f := range r.at(p) {
+		if v, ok := of(wl, f); ok {
+			all = append(all, v)
 		}
-		if len(all) == 0 {
-			return "-"
-		}
-		return thousands(median(all))
 	}
+	if len(all) == 0 {
+		return "-"
+	}
+	return format(median(all))
 }
 
 func (r *Result) ratioCell(wl workload.Workload, p Point) string {

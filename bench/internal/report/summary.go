@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/holdfast/holdfast/bench/internal/workload"
@@ -32,25 +33,38 @@ type column struct {
 	point Point
 	cell  func(r *Result, wl workload.Workload, p Point) string
 	// of is what the table of quotients divides.
-	of func(wl workload.Workload, f *workload.Figures) (float64, bool)
+	of measure
 }
 
+// medianColumn has the median of a measure.
+func medianColumn(title string, p Point, of measure) column {
+	return column{title, p, func(r *Result, wl workload.Workload, p Point) string {
+		return r.medianCell(wl, p, of, thousands)
+	}, of}
+}
+
+// cpuColumn is the servers' CPU, with three digits.
+func cpuColumn(title string, p Point) column {
+	return column{title, p, func(r *Result, wl workload.Workload, p Point) string {
+		return r.medianCell(wl, p, cpuPerThousand, func(v float64) string { return strconv.FormatFloat(v, 'g', 3, 64) })
+	}, cpuPerThousand}
+}
+
+// pairsColumn is the pairs of clients that do not compete.
+func pairsColumn(connections int, title string) column {
+	return column{title, Point{Workload: "uncontended", Connections: connections}, (*Result).pairsCell, rateOf}
+}
+
+func rateColumn(title string, p Point) column { return column{title, p, (*Result).rateCell, rateOf} }
+
 func summaryColumns() []column {
-	pairs := func(n int, title string) column {
-		return column{title, Point{Workload: "uncontended", Connections: n}, (*Result).pairsCell, rateOf}
-	}
 	return []column{
-		pairs(1, "pairs/s by 1 connection"), pairs(64, "by 64"), pairs(256, "by 256"),
-		{"hot lock: hand-offs/s among 64", Point{Workload: "hot", Connections: 64}, (*Result).rateCell, rateOf},
-		{
-			"pipelined SET/s by 50, depth 16",
-			Point{Workload: "pipelined", Connections: 50, Depth: 16},
-			(*Result).rateCell,
-			rateOf,
-		},
-		{"depth 64", Point{Workload: "pipelined", Connections: 50, Depth: 64}, (*Result).rateCell, rateOf},
-		{"GET/s by 256", Point{Workload: "reads", Connections: 256}, (*Result).rateCell, rateOf},
-		{"CPU s per 1,000 pairs of 256", Point{Workload: "uncontended", Connections: 256}, (*Result).cpuCell, cpuPerThousand},
+		pairsColumn(1, "pairs/s by 1 connection"), pairsColumn(64, "by 64"), pairsColumn(256, "by 256"),
+		rateColumn("hot lock: hand-offs/s among 64", Point{Workload: "hot", Connections: 64}),
+		rateColumn("pipelined SET/s by 50, depth 16", Point{Workload: "pipelined", Connections: 50, Depth: 16}),
+		rateColumn("depth 64", Point{Workload: "pipelined", Connections: 50, Depth: 64}),
+		rateColumn("GET/s by 256", Point{Workload: "reads", Connections: 256}),
+		cpuColumn("CPU s per 1,000 pairs of 256", Point{Workload: "uncontended", Connections: 256}),
 	}
 }
 
@@ -58,34 +72,18 @@ const nativeTarget = "holdfast-native"
 
 // nativeColumns are the table of native locks.
 func nativeColumns() []column {
-	of := func(number string) func(workload.Workload, *workload.Figures) (float64, bool) {
-		return func(_ workload.Workload, f *workload.Figures) (float64, bool) {
-			v, ok := f.Numbers[number]
-			return v, ok
-		}
-	}
-	cell := func(number string) func(*Result, workload.Workload, Point) string {
-		return func(r *Result, wl workload.Workload, p Point) string { return r.numberCell(number)(wl, p) }
-	}
-	hot, many := Point{Workload: "hot", Connections: 64}, Point{Workload: "hot", Connections: 1000}
+	hot, handoffs := Point{Workload: "hot", Connections: 64}, Point{Workload: "handoffs", Connections: 64}
 	return []column{
-		{"pairs/s by 1 connection", Point{Workload: "uncontended", Connections: 1}, (*Result).pairsCell, rateOf},
-		{"by 64", Point{Workload: "uncontended", Connections: 64}, (*Result).pairsCell, rateOf},
-		{"by 256", Point{Workload: "uncontended", Connections: 256}, (*Result).pairsCell, rateOf},
-		{"hot lock: hand-offs/s among 64", hot, (*Result).rateCell, rateOf},
-		{"among 1,000", many, (*Result).rateCell, rateOf},
-		{"CPU s per 1,000 hand-offs among 64", hot, (*Result).cpuCell, cpuPerThousand},
-		{"log entries a hand-off", hot, cell("log_entries_each"), of("log_entries_each")},
-		{"longest wait by the mean", hot, cell("longest_by_mean"), of("longest_by_mean")},
-		{"16 hot locks: pairs/s of 256", Point{Workload: "contended", Connections: 256}, (*Result).rateCell, rateOf},
-		{"BLPOP hand-offs/s among 64", Point{Workload: "handoffs", Connections: 64}, (*Result).rateCell, rateOf},
-		{"CPU s per 1,000 of them", Point{Workload: "handoffs", Connections: 64}, (*Result).cpuCell, cpuPerThousand},
-		{
-			"messages/s to 1,000 subscribers",
-			Point{Workload: "publish", Connections: 1000},
-			cell("messages_per_second"),
-			of("messages_per_second"),
-		},
+		pairsColumn(1, "pairs/s by 1 connection"), pairsColumn(64, "by 64"), pairsColumn(256, "by 256"),
+		rateColumn("hot lock: hand-offs/s among 64", hot),
+		rateColumn("among 1,000", Point{Workload: "hot", Connections: 1000}),
+		cpuColumn("CPU s per 1,000 hand-offs among 64", hot),
+		medianColumn("log entries a hand-off", hot, reported("log_entries_each")),
+		medianColumn("longest wait by the mean", hot, reported("longest_by_mean")),
+		rateColumn("16 hot locks: pairs/s of 256", Point{Workload: "contended", Connections: 256}),
+		rateColumn("BLPOP hand-offs/s among 64", handoffs), cpuColumn("CPU s per 1,000 of them", handoffs),
+		medianColumn("messages/s to 1,000 subscribers", Point{Workload: "publish", Connections: 1000},
+			reported("messages_per_second")),
 	}
 }
 
@@ -224,8 +222,8 @@ func (r *Result) neighbourTable(b *strings.Builder) {
 	for _, name := range workload.Neighbours() {
 		s := f.Steps[name]
 		fmt.Fprintf(b, "| %s | %s | %s | %s |", name, thousands(s.PerSecond), millis(s.P50Micros), millis(s.P99Micros))
-		for _, number := range []string{"_p99_ratio", "_per_second", "_refused_per_second"} {
-			b.WriteString(" " + r.numberCell(name+number)(wl, p) + " |")
+		for _, suffix := range []string{"_p99_ratio", "_per_second", "_refused_per_second"} {
+			b.WriteString(" " + r.medianCell(wl, p, reported(name+suffix), thousands) + " |")
 		}
 		b.WriteString("\n")
 	}
