@@ -20,12 +20,7 @@ var (
 
 // The inputs of an acquire are owner, ttl, mode (0: exclusive, 1: shared, 2: counted), limit, permits, wait (-1: none),
 // delay, call, strict.
-var nativeHistories = []struct {
-	name  string
-	check Func
-	text  string
-	finds string
-}{
+var nativeHistories = []sample{
 	// The owner-aware lock.
 	{"two owners", native, `
 		0-10   acquire l 1 1000 -> 1 7
@@ -304,17 +299,7 @@ var nativeHistories = []struct {
 }
 
 func TestNativeHistoriesWrongOnPurposeAreFound(t *testing.T) {
-	for _, c := range nativeHistories {
-		t.Run(c.name, func(t *testing.T) {
-			r := c.check(script(t, c.text))
-			if c.finds == "" {
-				require.Zero(t, r.Total, "%s", r)
-				return
-			}
-			require.Equal(t, Invalid, r.Verdict, "%s", r)
-			require.Contains(t, r.String(), c.finds)
-		})
-	}
+	judge(t, nativeHistories)
 	for _, check := range []Func{native, capacity, Fences, InLine, deserted, waits, notices, Leftovers} {
 		require.Equal(t, Unknown, check(&history.History{}).Verdict)
 	}

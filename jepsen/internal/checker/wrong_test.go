@@ -354,7 +354,7 @@ func judge(t *testing.T, samples []sample) {
 				require.Zero(t, r.Total, "%s", r)
 				return
 			}
-			require.Equal(t, Invalid, r.Verdict)
+			require.Equal(t, Invalid, r.Verdict, "%s", r)
 			require.Contains(t, r.String(), c.finds)
 		})
 	}
