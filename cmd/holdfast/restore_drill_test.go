@@ -25,25 +25,6 @@ func tool(t *testing.T, exe string, words ...string) string {
 	return string(out)
 }
 
-// set puts a flag in the place of another.
-func (n *node) set(old, name, value string) {
-	for i, word := range n.args {
-		if word == old {
-			n.args[i], n.args[i+1] = name, value
-		}
-	}
-}
-
-// setting is the value of a node's flag.
-func (n *node) setting(name string) string {
-	for i, word := range n.args {
-		if word == name {
-			return n.args[i+1]
-		}
-	}
-	return ""
-}
-
 // TestRestoredTogether: nodes that are restored from one file with the same --at found one cluster. Native locks keep
 // their holders. A second restore of the file gives larger fences than the first.
 func TestRestoredTogether(t *testing.T) {
@@ -64,8 +45,8 @@ func TestRestoredTogether(t *testing.T) {
 		nodes := plan(t, exe, 3)
 		restore := func(n *node, more ...string) string {
 			return tool(t, exe, append([]string{
-				"restore", file, "--data-dir", n.setting("--data-dir"), "--name", n.name, "--initial-cluster",
-				n.setting("--initial-cluster"),
+				"restore", file, "--data-dir", *n.flag("data-dir"), "--name", n.name, "--initial-cluster",
+				*n.flag("initial-cluster"),
 			}, more...)...)
 		}
 		at := regexp.MustCompile(`--at (\S+)`).FindStringSubmatch(restore(nodes[0]))
@@ -105,8 +86,8 @@ func TestRestoredFromTwoFiles(t *testing.T) {
 	source.Kill()
 	nodes := plan(t, exe, 3)
 	for i, file := range files {
-		said := tool(t, exe, "restore", file, "--data-dir", nodes[i].setting("--data-dir"), "--name", nodes[i].name,
-			"--initial-cluster", nodes[i].setting("--initial-cluster"))
+		said := tool(t, exe, "restore", file, "--data-dir", *nodes[i].flag("data-dir"), "--name", nodes[i].name,
+			"--initial-cluster", *nodes[i].flag("initial-cluster"))
 		require.Contains(t, said, "of a cluster that is founded when all nodes of --initial-cluster run")
 	}
 	for _, n := range nodes {
@@ -115,7 +96,7 @@ func TestRestoredFromTwoFiles(t *testing.T) {
 	nodes[0].logs(t, "n2 was restored from another backup than this node, or with other flags")
 	nodes[1].logs(t, "n1 was restored from another backup than this node, or with other flags")
 	nodes[0].Kill()
-	require.NoError(t, os.RemoveAll(nodes[0].setting("--data-dir")))
+	require.NoError(t, os.RemoveAll(*nodes[0].flag("data-dir")))
 	nodes[0].start(t)
 	for _, n := range nodes {
 		waitServing(t, n)
@@ -129,7 +110,7 @@ func TestRestoredFromTwoFiles(t *testing.T) {
 // quarantine marks the folder of a node that does not run, as if the node's state differed from the others'.
 func (n *node) quarantine(t *testing.T) {
 	t.Helper()
-	file := filepath.Join(n.setting("--data-dir"), "identity.json")
+	file := filepath.Join(*n.flag("data-dir"), "identity.json")
 	id := map[string]any{}
 	require.NoError(t, json.Unmarshal([]byte(protocoltest.ReadFile(t, file)), &id))
 	id["quarantine"] = map[string]any{"cluster": id["clusterID"], "index": 7, "at": "2026-01-02T03:04:05Z"}
@@ -153,7 +134,7 @@ func TestSurvivorGoesOn(t *testing.T) {
 		n.Kill()
 	}
 	survivor := nodes[1]
-	folder := survivor.setting("--data-dir")
+	folder := *survivor.flag("data-dir")
 	said := tool(t, exe, "recover", "--data-dir", folder)
 	require.Contains(t, said, "members gone   n1 at ")
 	require.NotContains(t, said, "quarantine")
@@ -164,8 +145,9 @@ func TestSurvivorGoesOn(t *testing.T) {
 	survivor.start(t)
 	nodes[0].start(t) // with its old folder
 	waitServing(t, survivor)
-	require.NoError(t, os.RemoveAll(nodes[2].setting("--data-dir")))
-	nodes[2].set("--initial-cluster", "--join", survivor.setting("--peer-addr"))
+	require.NoError(t, os.RemoveAll(*nodes[2].flag("data-dir")))
+	nodes[2].drop("initial-cluster")
+	nodes[2].args = append(nodes[2].args, "--join", *survivor.flag("peer-addr"))
 	nodes[2].start(t)
 	waitServing(t, nodes[2])
 	for _, n := range nodes[1:] {

@@ -585,8 +585,8 @@ func TestUpgradeOfBackups(t *testing.T) {
 	tool(t, this, "backup", "--server", source[0].addr, file)
 	restored := plan(t, next, 1)
 	restore := func(exe string, n *node) *exec.Cmd {
-		return exec.Command(exe, "restore", file, "--data-dir", n.setting("--data-dir"), "--name", n.name,
-			"--initial-cluster", n.setting("--initial-cluster"))
+		return exec.Command(exe, "restore", file, "--data-dir", *n.flag("data-dir"), "--name", n.name,
+			"--initial-cluster", *n.flag("initial-cluster"))
 	}
 	out, err := restore(next, restored[0]).CombinedOutput()
 	require.NoError(t, err, "%s", out)
