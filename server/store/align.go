@@ -12,13 +12,13 @@ import (
 	"github.com/holdfast/holdfast/server/store/internal/vfs"
 )
 
-// position is a place in the log.
+// position identifies an entry.
 type position struct{ index, term uint64 }
 
-// completed remembers where the newest snapshot ends that was completed; 0 if none was.
+// completed has the index at which the newest completed snapshot ends, 0 if none was completed.
 type completed struct{ end atomic.Uint64 }
 
-// reach notes the end of a completed snapshot, and reports false if a later snapshot was completed before.
+// reach records the end of a completed snapshot, or returns false if a later snapshot was completed before.
 func (c *completed) reach(index uint64) bool {
 	for {
 		old := c.end.Load()
@@ -31,17 +31,15 @@ func (c *completed) reach(index uint64) bool {
 	}
 }
 
-// spare returns up to where entries lo to hi may be deleted.
+// spare returns the last of the entries lo to hi that may be deleted.
 //
-// When raft installs a snapshot it empties the log of a store without gaps, whatever the log has.
-// That is wrong if the log goes on behind the snapshot's end: this node may have acknowledged those
-// entries, and they would be gone while the leader counts them. Raft's rule (paper, figure 13, step
-// 6) is: if the log has the snapshot's last entry, what follows stays. Here the rest stays in any
-// case. If the log has another entry at the snapshot's end, raft goes on believing in what was
-// behind, and finds there what shows that the leader's entries are others.
+// When raft installs a snapshot, it empties the log of a store without gaps. This node may have acknowledged entries
+// behind the snapshot's end, which the leader still counts, so they are kept. Raft's rule (paper, figure 13, step 6)
+// keeps them only if the log has the snapshot's last entry. If it has another one, raft detects the conflict when it
+// compares the kept entries with the leader's.
 //
-// Deletions that begin behind the snapshot's end pass: so does each of a tail that conflicts, because what
-// a snapshot stands for is committed.
+// A deletion that begins behind the snapshot's end is allowed. Each deletion of a conflicting tail does, since the
+// entries of a snapshot are committed.
 func (c *completed) spare(lo, hi uint64) uint64 {
 	if end := c.end.Load(); lo <= end {
 		return min(hi, end)
@@ -49,9 +47,8 @@ func (c *completed) spare(lo, hi uint64) uint64 {
 	return hi
 }
 
-// tooOld says whether a snapshot that ends at index can only be a snapshot that comes
-// late. Raft takes its own at ever higher indexes, and a leader sends a snapshot only to
-// a follower that is behind.
+// tooOld reports whether a snapshot that ends at index is late, because a later one exists. Raft takes its own at
+// increasing indexes, and a leader sends one only to a follower that is behind.
 func tooOld(snapshots raft.SnapshotStore, index uint64) (bool, error) {
 	list, err := snapshots.List()
 	return len(list) > 0 && list[0].Index > index, err
@@ -61,7 +58,7 @@ func overtaken(verb string, index uint64) error {
 	return fmt.Errorf("%s snapshot: one of a later index than %d is there", verb, index)
 }
 
-// bounds are the indexes of a log's first and last entry.
+// bounds returns the indexes of a log's first and last entry.
 func bounds(log raft.LogStore) (first, last uint64, err error) {
 	first, errFirst := log.FirstIndex()
 	last, errLast := log.LastIndex()
@@ -77,11 +74,9 @@ func hasPosition(log raft.LogStore, p position) (bool, error) {
 	return entry.Term == p.term, err
 }
 
-// align empties a log that does not go on from the newest snapshot. A crash between the
-// installation of a snapshot and the deletion of the entries that the snapshot replaces
-// leaves a log behind that ends before the snapshot does, so that the next entry
-// would leave a gap; or that has another entry at the snapshot's end, and was never
-// committed from there on or earlier.
+// align empties a log that does not continue the newest snapshot. A crash after the installation of a snapshot and
+// before the deletion of the replaced entries leaves such a log: it ends before the snapshot, so that the next entry
+// would leave a gap, or it has another, uncommitted entry at the snapshot's end.
 func align(log raft.LogStore, snapshots raft.SnapshotStore) error {
 	list, err := snapshots.List()
 	if err != nil {
@@ -96,7 +91,7 @@ func align(log raft.LogStore, snapshots raft.SnapshotStore) error {
 	}
 	end := position{index: list[0].Index, term: list[0].Term}
 	if first > end.index && last > end.index {
-		return nil // the log goes on from the snapshot: entry end.index itself was deleted
+		return nil // the log continues the snapshot, and entry end.index was deleted
 	}
 	has, err := hasPosition(log, end)
 	if err == nil && !has {

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Fault is one misbehaviour of a disk.
+// Fault is an injected misbehaviour of a disk.
 type Fault struct {
-	// Op is the call that misbehaves; empty: all of them.
+	// Op is the call that misbehaves, or empty for all calls.
 	Op Op
 	// Delay is added before the call.
 	Delay time.Duration
@@ -16,19 +16,18 @@ type Fault struct {
 	Hang bool
 	// Err is returned instead of making the call; syscall.ENOSPC for instance.
 	Err error
-	// Late makes the call all the same, and then returns Err: what was written is on the disk.
+	// Late returns Err after making the call, so that the disk has what was written.
 	Late bool
-	// Torn is called in the middle of the next append of several entries: the first half of them
-	// is on the disk, the others never will be. When tornPatience appends come with one entry
-	// each, Torn is called before the next append, which writes nothing. Torn must end the process,
-	// or what stands for a process: the append does not return. Nothing else misbehaves.
+	// Torn is called in the middle of the next append of several entries, when only the first half of them is on the
+	// disk. After tornPatience appends of one entry each it is called before the next append, which writes nothing.
+	// Torn must end the process or its simulation, since the append does not return. It excludes the other fields.
 	Torn func()
-	// Count ends the fault after so many calls. 0: never.
+	// Count is the number of calls after which the fault ends, or 0 for no end.
 	Count int
 }
 
-// Faults makes a Store misbehave. All methods may be called at any time, also
-// on nil, which never misbehaves. A Faults for a synctest bubble is made inside.
+// Faults injects faults into a Store. Its methods are safe for concurrent use. A nil *Faults injects nothing. A Faults
+// for a synctest bubble must be made inside it.
 type Faults struct {
 	mu     sync.Mutex
 	active []*activeFault
@@ -36,16 +35,16 @@ type Faults struct {
 
 type activeFault struct {
 	Fault
-	left int           // calls still to meet; -1: all
-	met  int           // appends that Torn let pass
-	off  chan struct{} // closed when switched off
+	left int           // number of calls still affected; -1 for no limit
+	met  int           // number of appends before Torn was called
+	off  chan struct{} // closed when the fault is switched off
 }
 
-// NewFaults returns a switchboard with nothing switched on.
+// NewFaults returns a Faults without a fault.
 func NewFaults() *Faults { return &Faults{} }
 
-// Inject switches a fault on; the result switches it off. Faults of one
-// operation add up: delays one after the other, the first error wins.
+// Inject switches a fault on. The returned function switches it off. Faults of one call are combined: their delays add
+// up, and the first error is returned.
 func (f *Faults) Inject(fault Fault) (clear func()) {
 	a := &activeFault{Fault: fault, left: fault.Count, off: make(chan struct{})}
 	if fault.Count == 0 {
@@ -60,7 +59,7 @@ func (f *Faults) Inject(fault Fault) (clear func()) {
 	}
 }
 
-// Clear switches all faults off and lets calls that hang or wait go on.
+// Clear switches all faults off, which continues calls that hang or are delayed.
 func (f *Faults) Clear() {
 	f.remove(func(*activeFault) bool { return true })
 }
@@ -77,7 +76,7 @@ func (f *Faults) remove(chosen func(*activeFault) bool) {
 	})
 }
 
-// take returns the faults that meet a call of op, and counts the call.
+// take returns the faults that affect a call of op, and counts the call.
 func (f *Faults) take(op Op) []*activeFault {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -94,11 +93,10 @@ func (f *Faults) take(op Op) []*activeFault {
 	return met
 }
 
-// tornPatience is how many appends of one entry go by before a torn one.
+// tornPatience is the number of appends of one entry after which Torn is called anyway.
 const tornPatience = 50
 
-// tear ends the process in the middle of an append, if a fault says so: write
-// writes the first entries.
+// tear calls Torn in the middle of an append, if a fault has one. write writes the first entries.
 func (f *Faults) tear(entries int, write func(first int) error) {
 	if f == nil {
 		return
@@ -111,7 +109,7 @@ func (f *Faults) tear(entries int, write func(first int) error) {
 	select {}
 }
 
-// torn is what to call in the middle of an append of so many entries, if anything.
+// torn returns the function to call in the middle of an append of that many entries, or nil.
 func (f *Faults) torn(entries int) func() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -126,7 +124,7 @@ func (f *Faults) torn(entries int) func() {
 	return nil
 }
 
-// run makes the call, after or without what the faults say.
+// run makes the call as the faults for op allow.
 func (f *Faults) run(op Op, call func() error) error {
 	if f == nil {
 		return call()

@@ -11,23 +11,22 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// guard stands between raft and a disk. It reports a call that does not come back, and
-// a call that fails.
+// guard makes raft's calls on a disk, and reports a call that stalls or fails.
 //
-// A late call is never turned into an error. In hashicorp/raft#612 a follower's append came back as
-// failed although the entries may have reached the disk, and replication was wedged. A leader would
-// answer clients wrongly. [Hooks].OnStall ends the process instead.
+// A stalled call is never turned into an error. If an append failed although its entries reached the disk, replication
+// could hang (hashicorp/raft#612), and a leader would answer clients incorrectly. [Hooks].OnStall ends the process
+// instead.
 type guard struct {
 	hooks   Hooks
 	closing atomic.Bool
 	stalled sync.Once
 	faulted sync.Once
-	watches sync.Pool // of *watch: one timer per call in flight, used again
-	// appends and sets are the calls under way that commands wait for.
+	watches sync.Pool // of *watch, one per call in flight
+	// appends and sets count the calls in flight that commands wait for.
 	appends, sets underWay
 }
 
-// underWay is the calls of a kind that are under way. Raft makes one at a time.
+// underWay counts the calls of a kind that are in flight. Raft makes one at a time.
 type underWay struct {
 	calls atomic.Int32
 	begun atomic.Int64 // nanoseconds of Unix time
@@ -44,7 +43,7 @@ func (g *guard) hanging(now time.Time) time.Duration {
 	return max(g.appends.since(now), g.sets.since(now))
 }
 
-// of is what counts calls of that kind; nil: nothing does.
+// of returns the counter of calls of a kind, or nil if they are not counted.
 func (g *guard) of(op Op) *underWay {
 	switch op {
 	case OpStoreLogs:
@@ -62,19 +61,17 @@ func newGuard(h Hooks) *guard {
 	return &guard{hooks: h}
 }
 
-// watch is the alarm clock of a call. The alarm rings stallTicks times before the stall is
-// believed: when the whole process was frozen (SIGSTOP, a suspended virtual machine), the
-// clock went on meanwhile, and a healthy call looks as if it hung. Frozen time is
-// one late tick, however long.
+// watch is the watchdog of a call. It reports a stall after stallTicks ticks rather than by the clock: while the whole
+// process is frozen (SIGSTOP, a suspended virtual machine) the clock advances, but only one late tick follows.
 type watch struct {
 	timer *time.Timer
 	op    Op
 	begun time.Time
-	ticks atomic.Int32 // since begun
+	ticks atomic.Int32 // number of ticks since begun
 	ended atomic.Bool
 }
 
-// stallTicks is how many ticks make the limit.
+// stallTicks is the number of ticks in DiskStallLimit.
 const stallTicks = 8
 
 func (g *guard) tickEvery() time.Duration { return g.hooks.DiskStallLimit / stallTicks }
@@ -96,8 +93,8 @@ func (g *guard) begin(op Op) *watch {
 	return w
 }
 
-// end puts the watch back for the next call. A watch whose alarm went off is not used
-// again, as the timer's function may still be reading the watch.
+// end returns the watch to the pool. A watch whose timer has fired is dropped, since the timer's function may still be
+// reading it.
 func (g *guard) end(w *watch) {
 	w.ended.Store(true)
 	if w.timer == nil || w.timer.Stop() {
@@ -143,14 +140,14 @@ func (g *guard) fault(op Op, err error) {
 	}
 }
 
-// isFault: raft asks for entries that are not there as a matter of course. A
-// snapshot that fails is tried again later, and harms nothing until then. A shortage of
-// file descriptors does not come here: vfs.Patient waits for a descriptor, and the watchdog looks at the clock.
+// isFault reports whether a failed call must end the process. Raft routinely asks for missing entries, and retries a
+// failed snapshot, which does no harm. A shortage of file descriptors is no error here, since vfs.Patient waits for one
+// under the watchdog.
 func isFault(op Op, err error) bool {
 	return op != OpSnapshot && !errors.Is(err, raft.ErrLogNotFound)
 }
 
-// guardedLog is a raft.LogStore.
+// guardedLog is a guarded raft.LogStore.
 type guardedLog struct {
 	guard     *guard
 	log       raft.LogStore
@@ -159,15 +156,14 @@ type guardedLog struct {
 
 var _ raft.MonotonicLogStore = (*guardedLog)(nil)
 
-// IsMonotonic passes on what the store below says: raft then empties the log
-// when a snapshot is installed, instead of leaving a gap.
+// IsMonotonic reports whether the underlying store is monotonic. If it is, raft empties the log when it installs a
+// snapshot, instead of leaving a gap.
 func (l *guardedLog) IsMonotonic() bool {
 	m, ok := l.log.(raft.MonotonicLogStore)
 	return ok && m.IsMonotonic()
 }
 
-// FirstIndex and LastIndex are answered from memory by our stores, or from
-// pages that are surely cached: such calls are not watched.
+// FirstIndex is not watched, since our stores answer from memory or from cached pages. Neither is LastIndex.
 func (l *guardedLog) FirstIndex() (uint64, error) { return l.log.FirstIndex() }
 func (l *guardedLog) LastIndex() (uint64, error)  { return l.log.LastIndex() }
 
@@ -190,7 +186,7 @@ func (l *guardedLog) DeleteRange(lo, hi uint64) error {
 	})
 }
 
-// guardedStable is a raft.StableStore.
+// guardedStable is a guarded raft.StableStore.
 type guardedStable struct {
 	guard  *guard
 	stable raft.StableStore
@@ -214,7 +210,7 @@ func (s *guardedStable) GetUint64(key []byte) (value uint64, err error) {
 	return value, err
 }
 
-// guardedSnapshots is a raft.SnapshotStore.
+// guardedSnapshots is a guarded raft.SnapshotStore.
 type guardedSnapshots struct {
 	guard     *guard
 	snapshots raft.SnapshotStore
@@ -239,8 +235,8 @@ func (s *guardedSnapshots) Create(version raft.SnapshotVersion, index, term uint
 	}, nil
 }
 
-// List is answered from memory by our store: the call is not watched. A follower whose list failed would refuse
-// entries, and its leader would send snapshots and entries in turn, without a pause.
+// List is not watched, since our store answers from memory. If it could fail, a follower would refuse entries, and its
+// leader would send snapshots and entries in turn without a pause.
 func (s *guardedSnapshots) List() ([]*raft.SnapshotMeta, error) { return s.snapshots.List() }
 
 func (s *guardedSnapshots) Open(id string) (meta *raft.SnapshotMeta, r io.ReadCloser, err error) {
@@ -248,12 +244,12 @@ func (s *guardedSnapshots) Open(id string) (meta *raft.SnapshotMeta, r io.ReadCl
 	return meta, r, err
 }
 
-// guardedSink watches each call by itself: a snapshot as a whole may take long.
+// guardedSink is a guarded raft.SnapshotSink. It watches each call by itself, since a whole snapshot may take long.
 type guardedSink struct {
 	raft.SnapshotSink
 	guard     *guard
 	completed *completed
-	end       uint64 // index of the last entry that the snapshot stands for
+	end       uint64 // index of the snapshot's last entry
 }
 
 func (s *guardedSink) Write(b []byte) (n int, err error) {
@@ -261,9 +257,8 @@ func (s *guardedSink) Write(b []byte) (n int, err error) {
 	return n, err
 }
 
-// Close fails if a later snapshot was installed meanwhile, also while this snapshot is being
-// completed: raft would take this snapshot for the newest, and believe that the log ends before the
-// later snapshot does.
+// Close completes the snapshot. It fails if a later snapshot was completed before or meanwhile: raft would otherwise
+// assume that this snapshot is the newest, and that the log may end before the later one.
 func (s *guardedSink) Close() error {
 	return s.guard.do(OpSnapshot, func() error {
 		if s.completed.end.Load() > s.end {

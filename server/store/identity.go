@@ -31,60 +31,60 @@ const (
 	snapshotName = "snapshots"
 )
 
-// Identity says whose a data folder is.
+// Identity identifies the node and the cluster of a data folder.
 type Identity struct {
-	// Name is the node's name, for people.
+	// Name is the node's name, for humans.
 	Name string `json:"node"`
-	// ID is the node's in raft, minted with the folder: no two folders have the same.
+	// ID is the node's ID in raft. It is generated with the folder and unique to it.
 	ID string `json:"nodeID"`
-	// ClusterID is of the cluster that the node belongs to; empty: of none yet.
+	// ClusterID identifies the node's cluster, and is empty while the node belongs to none.
 	ClusterID string `json:"clusterID"`
-	// Founders are the first members of the cluster, if this node was one of them: raft's first entry is made of
-	// Founders while raft has none.
+	// Founders has the first members of the cluster, if this node was one of them. Raft's first entry is made from
+	// them.
 	Founders []members.Member `json:"founders,omitempty"`
-	// FoundingVersion is the version of the log that all founders could use, with which the cluster begins; 0: not known.
+	// FoundingVersion is the log version with which the cluster begins, which all founders support; 0 if unknown.
 	FoundingVersion byte `json:"foundingVersion,omitempty"`
-	// Joins: the node may have asked the cluster to take it in, and has not been told that it is in.
+	// Joins is set while the node may have asked to join the cluster and does not know that it has joined.
 	Joins bool `json:"joins,omitempty"`
-	// JoinedAt is the index of a committed configuration that has the node, as the cluster said when it took the node in;
-	// 0: the node founded the cluster.
+	// JoinedAt is the index of the committed configuration that the cluster named when the node joined, or 0 for a
+	// founder.
 	JoinedAt uint64 `json:"joinedAt,omitempty"`
-	// Votes: the node still wants a vote. It asks for one until the node sees itself a voter.
+	// Votes is set while the node still requests a vote, until it finds itself a voter.
 	Votes bool `json:"votes,omitempty"`
-	// Restored: the folder was made from a backup or from what was left of another cluster.
+	// Restored is set for a folder made from a backup or from the remains of another cluster.
 	Restored bool `json:"restored,omitempty"`
-	// Seed is a digest of the state in a restored folder that has to found a cluster yet, together with nodes whose
-	// folders have the same, or alone.
+	// Seed is set while a restored folder has yet to found a cluster, alone or with nodes of the same Seed. It is a
+	// digest of the restored state.
 	Seed string `json:"seed,omitempty"`
-	// Beginning says how the folder became another cluster's.
+	// Beginning describes how the folder became another cluster's.
 	Beginning *Beginning `json:"beginning,omitempty"`
-	// Quarantine: the state in the folder differs from the other members'; nil: not known to.
+	// Quarantine is set if the state is known to differ from the other members'.
 	Quarantine *Quarantine `json:"quarantine,omitempty"`
 }
 
-// Quarantine is the mark of a node whose state differs from the other members', and has to be replaced.
+// Quarantine records that the node's state differs from the other members' and must be replaced.
 type Quarantine struct {
-	Cluster string    `json:"cluster"` // whose members are spoken of
-	Index   uint64    `json:"index"`   // of the log, where that was found
+	Cluster string    `json:"cluster"` // ID of the members' cluster
+	Index   uint64    `json:"index"`   // log index at which the difference was found
 	At      time.Time `json:"at"`
 }
 
-// InQuarantine reports whether the mark of the quarantine speaks of the cluster that the node belongs to.
+// InQuarantine reports whether Quarantine is set for the node's current cluster.
 func (id *Identity) InQuarantine() bool {
 	return id.Quarantine != nil && id.Quarantine.Cluster == id.ClusterID
 }
 
-// Beginning is the beginning of a cluster with the state of another.
+// Beginning describes how a cluster began with the state of another.
 type Beginning struct {
 	Command string    `json:"command"` // restore or recover
 	User    string    `json:"user"`    // who ran it
 	Host    string    `json:"host"`    // where
 	At      time.Time `json:"at"`
-	// Node, of the former Cluster, had the state at Index.
+	// Node of the former Cluster had the state, which ended at Index.
 	Cluster string `json:"cluster"`
 	Node    string `json:"node"`
 	Index   uint64 `json:"index"`
-	// Told: a start of the node has said so.
+	// Told is set once a start of the node has logged it.
 	Told bool `json:"told,omitempty"`
 }
 
@@ -92,8 +92,8 @@ type Beginning struct {
 var ErrRemoved = errors.New("this node was removed from its cluster, and the folder cannot be used again: empty it, " +
 	"and start the node with --join to add it as a new one")
 
-// identity is the file of an [Identity]. The file is the first of a new folder, and says "ready" only
-// when all others are there: from then on a missing file was lost.
+// identity is the content of an [Identity]'s file. That file is the first of a new folder, and its state becomes
+// "ready" once all others exist: from then on a missing file was lost.
 type identity struct {
 	Format int `json:"format"`
 	Identity
@@ -104,15 +104,15 @@ type identity struct {
 }
 
 const (
-	stateCreating = "creating" // the parts are being made: no Open has returned
+	stateCreating = "creating" // the parts are being made, and no Open has returned
 	stateFilling  = "filling"  // Make fills the parts
 	stateReady    = "ready"
 	stateRemoved  = "removed" // the node was removed from the cluster
-	// stateRecovering: the folder is being made another cluster's, see [Recovery].
+	// stateRecovering means that the folder is becoming another cluster's, see [Recovery].
 	stateRecovering = "recovering"
 )
 
-// newIdentity mints the identity of a folder.
+// newIdentity returns the identity of a new folder, with a new ID.
 func newIdentity(c *Config) *identity {
 	return &identity{
 		Format: identityFormat, Identity: Identity{Name: c.Name, ID: members.NewID(c.Name)},
@@ -131,7 +131,7 @@ func (id *identity) save(fs vfs.FS, dir string) error {
 	return nil
 }
 
-// loadIdentity returns nil if dir has none.
+// loadIdentity returns the identity in dir, or nil if dir has none.
 func loadIdentity(fs vfs.FS, dir string) (*identity, error) {
 	path := filepath.Join(dir, identityName)
 	text, err := vfs.ReadFile(fs, path)
@@ -156,7 +156,7 @@ func loadIdentity(fs vfs.FS, dir string) (*identity, error) {
 	return id, nil
 }
 
-// fault says what is wrong with an identity, if anything.
+// fault describes what is wrong with an identity, or returns "".
 func (id *identity) fault() string {
 	switch {
 	case id.Format < 1:
@@ -170,12 +170,12 @@ func (id *identity) fault() string {
 	}
 }
 
-// unused: no cluster has heard of the folder, so that it may become another node's.
+// unused reports whether no cluster knows the folder, so that it may become another node's.
 func (id *identity) unused() bool {
 	return id.State == stateReady && id.ClusterID == "" && !id.Joins && id.Seed == ""
 }
 
-// mismatch says why the folder in dir is not for c, or nothing.
+// mismatch returns an error if c must not open the folder.
 func (id *identity) mismatch(c *Config) error {
 	switch {
 	case id.State == stateRemoved:
@@ -192,7 +192,7 @@ func (id *identity) mismatch(c *Config) error {
 	}
 }
 
-// owner keeps the identity of an open folder.
+// owner has the identity of an open folder, and changes it durably.
 type owner struct {
 	fs  vfs.FS
 	dir string
@@ -202,7 +202,7 @@ type owner struct {
 	broken error
 }
 
-// Identity is what the folder is known as.
+// Identity returns the folder's identity.
 func (s *Store) Identity() Identity {
 	if s.owner == nil {
 		return Identity{}
@@ -212,13 +212,13 @@ func (s *Store) Identity() Identity {
 	return s.owner.id.Identity
 }
 
-// SetIdentity changes the identity. The change is durable when SetIdentity returns. After an error it may be or
-// not: the owner should end the process.
+// SetIdentity changes the identity durably. After an error the change may or may not be durable, and the caller should
+// end the process.
 func (s *Store) SetIdentity(change func(*Identity)) error {
 	return s.owner.set(func(id *identity) { change(&id.Identity) })
 }
 
-// Remove notes for good that the node was removed from its cluster: the folder cannot be opened again.
+// Remove records durably that the node was removed from its cluster, after which the folder cannot be opened.
 func (s *Store) Remove() error {
 	return s.owner.set(func(id *identity) { id.State = stateRemoved })
 }
@@ -239,7 +239,7 @@ func (o *owner) set(change func(*identity)) error {
 	return nil
 }
 
-// release is the version of this program, as far as known.
+// release returns the version of this program, or "unknown".
 func release() string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		return info.Main.Path + " " + info.Main.Version

@@ -9,8 +9,8 @@ import (
 
 const lockName = "LOCK"
 
-// lockDir: two processes in one folder would destroy the data; without a lock that is
-// given back when a process dies, there is no safe way to open a folder.
+// lockDir fails, since two processes in one folder would destroy the data, and no lock is available that is released
+// when a process dies.
 func lockDir(string) (*os.File, error) {
 	return nil, errors.New("lock data folder: not possible on this operating system")
 }

@@ -13,8 +13,8 @@ import (
 
 const lockName = "LOCK"
 
-// lockDir keeps other processes out of dir until the file is closed, also by the
-// death of this process. The file holds our process id, for people.
+// lockDir locks dir against other processes until the file is closed, or the process dies. The file has the process ID,
+// for humans.
 func lockDir(dir string) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(dir, lockName), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

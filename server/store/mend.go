@@ -13,27 +13,27 @@ import (
 	"github.com/holdfast/holdfast/server/store/internal/vfs"
 )
 
-// Missing is a snapshot that a folder has no more, and that neither an older one nor the log replaces. Another member's
-// state stands for it, if that is committed, and ends at From or later: see [Store.Mend].
+// Missing describes a snapshot that a folder has lost and that neither an older one nor the log replaces. A committed
+// state of another member replaces it if that ends at From or later: see [Store.Mend].
 type Missing struct {
-	// Damage says what is wrong, and Err why the folder cannot be used without that state, in one line for the operator.
+	// Damage is what is wrong. Err tells the operator, in one line, why the folder cannot be used without that state.
 	Damage, Err error
-	// From is the index before the log's first entry, or, if the log ends before the missing snapshot did, where that
-	// ended.
+	// From is the index before the log's first entry, or, if the log ends before the missing snapshot, that snapshot's
+	// end.
 	From uint64
 	// Known describes the snapshots in the folder, newest first, damaged ones among them. Their states are committed.
 	Known []Snapshot
 }
 
-// mends reports whether other members may have what the folder misses: the node is a member, and its state is not one
-// that the cluster has to be founded with.
+// mends reports whether other members may have the missing state, which requires that the node is a member, and that no
+// cluster has yet to be founded with its state.
 func (f *folder) mends() bool {
 	id := &f.id.Identity
 	return f.config.Mends && id.ClusterID != "" && !id.Joins && id.Seed == ""
 }
 
-// newMissing describes what a folder misses whose log has entries first to last, and whose snapshots had reached
-// needed.
+// newMissing describes the missing snapshot of a folder whose log has the entries first to last, and whose newest
+// snapshot ended at needed.
 func (f *folder) newMissing(reason error, damaged []damagedSnapshot, first, last, needed uint64) *Missing {
 	m := &Missing{Damage: reason, Err: refusal(reason), From: needed}
 	if last != 0 && last >= needed {
@@ -52,19 +52,18 @@ func (f *folder) newMissing(reason error, damaged []damagedSnapshot, first, last
 	return m
 }
 
-// Missing returns what the folder misses; nil: nothing. Raft must not be opened before that is nil.
+// Missing describes the folder's missing snapshot, or returns nil. Raft must not be opened until it returns nil.
 func (s *Store) Missing() *Missing { return s.missing.Load() }
 
-// currentTerm is raft's key of its term.
+// currentTerm is raft's key for its term.
 const currentTerm = "CurrentTerm"
 
-// Mend takes the state of another member of the cluster for the snapshot that is missing, as if a leader had sent it.
-// state fails if it is not whole.
+// Mend replaces the missing snapshot by the state of another member, as if a leader had sent it. Reading state must
+// fail if it is incomplete.
 //
-// What this node has promised stays: its vote, and its log, but for entries that were not committed, as the state
-// shows, or that the state stands for. The term is raised to the state's, if need be: raft takes it for granted that
-// a node knows the term of what it has applied. Killed between any two steps, the node misses the snapshot still, or
-// has the state, durably.
+// This node's promises are kept: its vote, and its log except for entries that the state contains or proves to be
+// uncommitted. The term is raised to at least the state's, since raft assumes that a node knows the term of what it has
+// applied. After a crash the snapshot is either still missing or durably replaced.
 func (s *Store) Mend(snapshot Snapshot, state io.Reader) error {
 	missing := s.Missing()
 	switch {
@@ -101,9 +100,9 @@ func (s *Store) Mend(snapshot Snapshot, state io.Reader) error {
 	return nil
 }
 
-// Spool keeps a state that comes over the network in a file until it is closed, one state at a time. Raft reads a state
-// in its main loop, where nothing may wait for another node. What a killed process leaves is taken away by the next
-// [Open].
+// Spool stores a state from the network in a file, which is removed when the result is closed. Raft reads a state in
+// its main loop, which must not wait for another node. Only one state may be spooled at a time. The next [Open] removes
+// the file of a killed process.
 func (s *Store) Spool(state io.Reader, size int64) (io.ReadCloser, error) {
 	fs, path := s.owner.fs, filepath.Join(s.owner.dir, snapshotName, "spool"+vfs.Unfinished)
 	f, err := fs.Open(path, os.O_CREATE|os.O_RDWR|os.O_TRUNC)
@@ -123,7 +122,7 @@ func (s *Store) Spool(state io.Reader, size int64) (io.ReadCloser, error) {
 	return kept, nil
 }
 
-// spooled reads a state from a file.
+// spooled is a state in a file.
 type spooled struct {
 	*io.SectionReader
 	close func() error
@@ -132,7 +131,7 @@ type spooled struct {
 // Close removes the file.
 func (s *spooled) Close() error { return s.close() }
 
-// raiseTerm raises raft's term. The vote that is stored beside it is of an earlier term then.
+// raiseTerm raises raft's term to at least term. If it does, the stored vote is of an earlier term.
 func (s *Store) raiseTerm(term uint64) error {
 	known, err := s.Stable.GetUint64([]byte(currentTerm))
 	if err == nil && known < term {

@@ -6,13 +6,11 @@ import (
 	"time"
 )
 
-// watchEvery is how often an open folder is looked for.
+// watchEvery is the interval at which an open folder is checked.
 const watchEvery = time.Second
 
-// watch reports a fault when the folder is not there any more, until the store is closed. Otherwise all would go on
-// well: the files are open, and what is written and synced is gone with the process.
-//
-// An error says nothing about the folder. A disk that does not answer is for the calls to notice that need it.
+// watch calls gone at intervals until the store is closed, and reports its error as a fault. Without it, writes to the
+// open files of a deleted folder would succeed, and be lost with the process.
 func (g *guard) watch(gone func() error) {
 	var timer *time.Timer
 	timer = time.AfterFunc(math.MaxInt64, func() {
@@ -28,9 +26,9 @@ func (g *guard) watch(gone func() error) {
 	timer.Reset(watchEvery)
 }
 
-// gone returns an error if a part of the open folder is not where it was, or another is in its place.
+// gone returns an error if a part of the open folder was removed or replaced. Errors of the disk do not count.
 func (f *folder) gone() error {
-	path, err := f.log.Gone() // the only part that changes all the time
+	path, err := f.log.Gone() // the files of the log change all the time
 	for _, name := range []string{identityName, stableName, snapshotName} {
 		if path != "" || err != nil {
 			break

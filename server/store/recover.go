@@ -9,16 +9,15 @@ import (
 	"github.com/holdfast/holdfast/server/store/internal/vfs"
 )
 
-// Recovery is a folder that another cluster is made of, in place.
+// Recovery is an open folder that is turned into another cluster's, in place.
 type Recovery struct {
 	*Store
-	// Index is where the snapshot ends that the other cluster begins with, if a recovery was begun before and did not
-	// come to its end; else 0.
+	// Index is the end of the snapshot with which the other cluster begins, if a recovery was begun and not ended, and
+	// else 0.
 	Index uint64
 }
 
-// OpenForRecovery opens a folder, whatever node it belongs to, for [Recovery.Begin]. Without Begin the folder stays
-// what it was.
+// OpenForRecovery opens any node's folder for [Recovery.Begin]. Until Begin the folder's identity is unchanged.
 func OpenForRecovery(dir string) (*Recovery, error) { return openForRecovery(system(), dir) }
 
 func openForRecovery(d Device, dir string) (*Recovery, error) {
@@ -42,18 +41,18 @@ func openForRecovery(d Device, dir string) (*Recovery, error) {
 	return &Recovery{Store: s, Index: id.Recovery}, nil
 }
 
-// Begin notes that the folder becomes another cluster's, which begins with a snapshot that ends at index. From here on
-// the folder cannot be opened by [Open], also after a crash, until End.
+// Begin records that the folder becomes another cluster's, which begins with a snapshot that ends at index. Until End,
+// [Open] refuses the folder, even after a crash.
 func (r *Recovery) Begin(clusterID string, index uint64, b Beginning) error {
 	r.Index = index
 	return r.owner.set(func(id *identity) {
 		id.State, id.Recovery = stateRecovering, index
 		id.ClusterID, id.Founders, id.Votes, id.Restored, id.Beginning = clusterID, nil, false, true, &b
-		id.Quarantine = nil // the other members, from which the state differs, are members of another cluster
+		id.Quarantine = nil // it refers to the members of the former cluster
 	})
 }
 
-// End makes the folder the other cluster's. Requires: the snapshot is there.
+// End completes the recovery. The snapshot that ends at Index must exist.
 func (r *Recovery) End() error {
 	list, err := r.Snapshots.List()
 	if err == nil && (len(list) == 0 || list[0].Index != r.Index) {
@@ -65,12 +64,12 @@ func (r *Recovery) End() error {
 	return r.owner.set(func(id *identity) { id.State, id.Recovery = stateReady, 0 })
 }
 
-// Make makes a whole folder at once, of what fill stores: a restored backup, or what is left of another cluster.
-// id's ID may be empty: then one is minted. Until Make returns the folder cannot be opened, also after a crash, and
-// Make can make it again. After an error the folder is empty. A folder with anything of a node in it is refused.
+// Make makes a complete folder from what fill stores: a restored backup or the remains of another cluster. If id.ID is
+// empty, it generates one. Until Make returns, [Open] refuses the folder, even after a crash, and Make may be repeated.
+// After an error the folder is empty. Make refuses a folder that has files of a node.
 func Make(c Config, id Identity, fill func(*Store) error) error { return MakeOn(system(), c, id, fill) }
 
-// MakeOn is Make of a folder on that device.
+// MakeOn is Make on a given device.
 func MakeOn(d Device, c Config, id Identity, fill func(*Store) error) error {
 	c.Name = id.Name
 	f := &folder{Device: d, config: c.withDefaults()}
@@ -81,7 +80,8 @@ func MakeOn(d Device, c Config, id Identity, fill func(*Store) error) error {
 	return nil
 }
 
-// emptied takes away what Make did not finish: on a full disk it is in the way. A kill leaves it, and Open refuses it.
+// emptied removes an unfinished folder of Make, which would occupy space on a full disk. After a kill the folder
+// remains, and Open refuses it.
 func emptied(d Device, c Config) (err error) {
 	f := &folder{Device: d, config: c.withDefaults()}
 	if f.lockFolder() != nil {
@@ -90,9 +90,9 @@ func emptied(d Device, c Config) (err error) {
 	defer func() { err = errors.Join(err, f.close()) }()
 	id, err := loadIdentity(f.FS, f.config.DataDir)
 	if err != nil || id == nil || id.State != stateFilling {
-		return nil // whatever it is, Make did not begin it
+		return nil // Make did not begin it
 	}
-	for _, name := range pieces() { // until all of it is gone, "filling" is there
+	for _, name := range pieces() { // the identity with state "filling" is removed last
 		if err := errors.Join(f.FS.RemoveAll(f.path(name+vfs.Unfinished)), f.FS.RemoveAll(f.path(name))); err != nil {
 			return fmt.Errorf("empty data folder: %w", err)
 		}
@@ -121,7 +121,7 @@ func (f *folder) makeWhole(id Identity, fill func(*Store) error) error {
 		id.ID = made.ID
 	}
 	made.Identity = id
-	made.State = stateFilling // before there is any part: serve would take a folder that is being created for a new one
+	made.State = stateFilling // before any part exists, since Open accepts a folder in stateCreating as new
 	if err := f.create(made, old != nil, stateFilling); err != nil {
 		return err
 	}
@@ -140,10 +140,10 @@ func (f *folder) makeWhole(id Identity, fill func(*Store) error) error {
 	return made.save(f.FS, f.config.DataDir)
 }
 
-// pieces are the names of all that a folder may have, the identity last.
+// pieces returns the names of everything that a folder may have, the identity last.
 func pieces() []string { return append(parts(), identityName) }
 
-// mustBeEmpty refuses a folder with files in it that are no node's. What was not finished was never one's.
+// mustBeEmpty returns an error if the folder has foreign files. Unfinished files of a node are allowed.
 func (f *folder) mustBeEmpty() error {
 	names, err := f.FS.List(f.config.DataDir)
 	if err != nil {

@@ -6,16 +6,15 @@ import (
 	"github.com/holdfast/holdfast/server/members"
 )
 
-// Snapshot describes a committed state. Packages above this one and raftnode describe states in these words, and raft's
-// are translated here alone.
+// Snapshot describes a committed state. Only this package and raftnode use raft's own type instead.
 type Snapshot struct {
-	Index   uint64                `json:"index"` // of the last entry in the state
-	Term    uint64                `json:"term"`  // of that entry
+	Index   uint64                `json:"index"` // index of the last entry in the state
+	Term    uint64                `json:"term"`  // term of that entry
 	Bytes   int64                 `json:"bytes"`
 	Members members.Configuration `json:"members"` // in effect at Index
 }
 
-// Plausible reports whether a committed state can have this description.
+// Plausible reports whether s can describe a committed state.
 func (s Snapshot) Plausible() bool {
 	return s.Term > 0 && s.Bytes >= 0 && s.Members.Index <= s.Index && len(s.Members.Members) > 0
 }
@@ -28,7 +27,7 @@ func FromRaft(meta *raft.SnapshotMeta) Snapshot {
 	}
 }
 
-// MembersFromRaft translates the configuration that raft has at index.
+// MembersFromRaft translates raft's configuration at index.
 func MembersFromRaft(conf raft.Configuration, index uint64) members.Configuration {
 	all := make([]members.Member, 0, len(conf.Servers))
 	for _, s := range conf.Servers {

@@ -22,27 +22,25 @@ import (
 	"github.com/holdfast/holdfast/server/store/internal/vfs"
 )
 
-// A snapshot is a file, under another name until whole and durable:
+// A snapshot is a file. It has a temporary name until it is complete and durable:
 //
 //	magic(8) size of meta(4) checksum of meta(4) meta, in JSON
 //	state
 //	size of state(8) checksum of state(4) magic(8)
 //
-// Raft's own file store keeps a snapshot in a folder of two files, and does not
-// make the names in the folder durable before a snapshot is reported; and when a
-// write fails the file stays open, which on a full disk is the space that is missing.
+// Raft's own file store is not used. It reports a snapshot before the names of its two files are durable, and after a
+// failed write keeps the file open, which occupies space on a full disk.
 const (
 	snapshotMagic    = "HFSNAPS1"
 	snapshotEndMagic = "HFSNAPE1"
-	snapshotHead     = 16 // bytes
-	snapshotTail     = 20 // bytes
+	snapshotHead     = 16 // bytes before the description
+	snapshotTail     = 20 // bytes after the state
 	snapshotSuffix   = ".snap"
 	snapshotRetain   = 2
-	// snapshotSync is how much is written between two syncs, in bytes, so that none of them
-	// takes as long as the watchdog's limit.
+	// snapshotSync is the number of bytes between two syncs, so that no sync takes as long as the watchdog's limit.
 	snapshotSync    = 8 << 20
 	snapshotMaxMeta = 1 << 20 // bytes
-	// snapshotWrite is how much is written by one call, in bytes.
+	// snapshotWrite is the number of bytes per write.
 	snapshotWrite = 1 << 19
 )
 
@@ -53,22 +51,22 @@ type snapshots struct {
 	logger *slog.Logger
 	// completed is called when a snapshot is durable.
 	completed func(index uint64) error
-	// completing has room for one, which is taken while a snapshot gets its name: raft may take one and install another
-	// at the same time.
+	// completing is a semaphore, held while a snapshot gets its name: raft may take one and install another at the same
+	// time.
 	completing chan struct{}
 
 	mu   sync.Mutex
-	list []*raft.SnapshotMeta // that are whole, newest first
+	list []*raft.SnapshotMeta // complete snapshots, newest first
 }
 
 // damagedSnapshot is a snapshot that Open found unreadable.
 type damagedSnapshot struct {
-	index uint64             // from the name; 0 if that says nothing
+	index uint64             // from the file's name, 0 if that is invalid
 	meta  *raft.SnapshotMeta // nil if the description is damaged, too
 	err   error
 }
 
-// openSnapshots reads all snapshots in dir and checks them.
+// openSnapshots reads and checks all snapshots in dir.
 func openSnapshots(fs vfs.FS, dir string, logger *slog.Logger) (*snapshots, []damagedSnapshot, error) {
 	names, err := fs.List(dir)
 	if vfs.IsMissing(err) {
@@ -128,7 +126,7 @@ func cmpUint(a, b uint64) int {
 	}
 }
 
-// indexOfID reads term-index-time.
+// indexOfID returns the index in an ID of the form term-index-time, or 0 if it is invalid.
 func indexOfID(id string) uint64 {
 	var term, index, at uint64
 	if n, _ := fmt.Sscanf(id, "%d-%d-%d", &term, &index, &at); n < 2 {
@@ -137,7 +135,7 @@ func indexOfID(id string) uint64 {
 	return index
 }
 
-// List is newest first.
+// List returns the complete snapshots, newest first.
 func (s *snapshots) List() ([]*raft.SnapshotMeta, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -149,7 +147,7 @@ func (s *snapshots) List() ([]*raft.SnapshotMeta, error) {
 	return list, nil
 }
 
-// Open checks the whole snapshot before giving out any part.
+// Open opens a snapshot after checking all of it.
 func (s *snapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	return readSnapshot(s.fs, s.path(id), id)
 }
@@ -160,7 +158,7 @@ type stateReader struct {
 	io.Closer
 }
 
-// readSnapshot also returns the description of a snapshot with a damaged state.
+// readSnapshot opens and checks a snapshot. If only the state is damaged, it returns the description with the error.
 func readSnapshot(fs vfs.FS, path, id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	f, err := fs.Open(path, os.O_RDONLY)
 	if err != nil {
@@ -182,24 +180,25 @@ func readSnapshot(fs vfs.FS, path, id string) (*raft.SnapshotMeta, io.ReadCloser
 	return meta, stateReader{Reader: state, Closer: f}, nil
 }
 
-// errOtherFormat is the error of a snapshot that both ends say is of another format: it is not damaged.
+// errOtherFormat is the error for a snapshot whose two ends name another format, which is no damage.
 var errOtherFormat = errors.New(
 	"it has a format that this release does not know: use the release that wrote it, or a newer one")
 
-// otherFormat reports whether a snapshot of all bytes, which begins with head, is of another format.
+// otherFormat reports whether a file of all bytes, which begins with head, is a snapshot of another format.
 func otherFormat(f vfs.File, head []byte, all int64) bool {
 	tail := make([]byte, snapshotTail)
 	if all < snapshotHead+snapshotTail {
 		return false
 	}
-	_, _ = f.ReadAt(tail, all-snapshotTail) // what cannot be read stays zero, and is no end
+	_, _ = f.ReadAt(tail, all-snapshotTail) // unread bytes stay zero, which is no end
 	const version = len(snapshotMagic) - 1
 	begin, end := head[:len(snapshotMagic)], tail[snapshotTail-len(snapshotEndMagic):]
 	return string(begin[:version]) == snapshotMagic[:version] && string(end[:version]) == snapshotEndMagic[:version] &&
 		begin[version] == end[version] && begin[version] != snapshotMagic[version]
 }
 
-// checkSnapshot returns what f says of itself, also beside an error if that much is whole, and where the state begins.
+// checkSnapshot checks f and returns its description and the offset of the state. It returns an intact description even
+// with an error.
 func checkSnapshot(f vfs.File) (*raft.SnapshotMeta, int64, error) {
 	all, err := f.Size()
 	if err != nil {
@@ -275,9 +274,9 @@ func (s *snapshots) Create(version raft.SnapshotVersion, index, term uint64, con
 	return k, nil
 }
 
-// prove makes the name of a snapshot durable. What is in the file was synced before the file got
-// the name. The name is given again: after a sync of the folder that failed, another could succeed
-// without writing the name. If a crash comes between, the snapshot is gone, and was never complete.
+// prove makes the name of a snapshot durable, whose content was synced before. It gives the file its name again, since
+// after a failed sync of the folder another may succeed without writing the name. A snapshot that a crash in between
+// removes was never complete.
 func (s *snapshots) prove(id string) error {
 	path := s.path(id)
 	err := s.fs.Rename(path, path+vfs.Unfinished)
@@ -298,7 +297,7 @@ type snapshotSink struct {
 	store    *snapshots
 	meta     *raft.SnapshotMeta
 	file     vfs.File
-	buffer   []byte // what is to be written at offset
+	buffer   []byte // bytes to be written at offset
 	offset   int64
 	sum      hash.Hash32
 	unsynced int
@@ -324,7 +323,8 @@ func (k *snapshotSink) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// append puts b into the buffer, which is written whenever it is full: directly, as few snapshots are read again.
+// append appends b to the buffer, and writes the buffer whenever it is full, past the page cache, since few snapshots
+// are read again.
 func (k *snapshotSink) append(b []byte) (n int, err error) {
 	for err == nil && n < len(b) {
 		added := min(len(b)-n, cap(k.buffer)-len(k.buffer))
@@ -339,7 +339,7 @@ func (k *snapshotSink) append(b []byte) (n int, err error) {
 	return n, err
 }
 
-// abandon gives the space back.
+// abandon removes the unfinished file and returns err.
 func (k *snapshotSink) abandon(err error) error {
 	k.done = true
 	_ = k.file.Close()
@@ -354,7 +354,7 @@ func (k *snapshotSink) Cancel() error {
 	return k.abandon(nil)
 }
 
-// Close makes the snapshot durable. After a failed write Close fails.
+// Close completes the snapshot durably. It fails after a failed write.
 func (k *snapshotSink) Close() error {
 	if k.done {
 		return fmt.Errorf("complete snapshot: %w", os.ErrClosed)
@@ -380,10 +380,10 @@ func (k *snapshotSink) Close() error {
 	return nil
 }
 
-// complete gives a snapshot that is whole its name, and lists it.
+// complete gives a finished snapshot its name, and lists it.
 func (s *snapshots) complete(meta *raft.SnapshotMeta) error {
-	// One after the other: a failed sync of the folder drops the names of both, and a snapshot that is named and not
-	// listed would be deleted.
+	// Snapshots are completed one at a time: a failed sync of the folder would drop the names of both, and a snapshot
+	// that has its name but is not listed would be deleted.
 	s.completing <- struct{}{}
 	defer func() { <-s.completing }()
 	path := s.path(meta.ID)
@@ -402,7 +402,7 @@ func (s *snapshots) complete(meta *raft.SnapshotMeta) error {
 	return nil
 }
 
-// enter lists a new snapshot.
+// enter adds a new snapshot to the list.
 func (s *snapshots) enter(meta *raft.SnapshotMeta) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -411,7 +411,7 @@ func (s *snapshots) enter(meta *raft.SnapshotMeta) {
 	s.list = s.list[:min(len(s.list), snapshotRetain)]
 }
 
-// deleteUnlisted deletes old snapshots, and damaged snapshots that Open did not list.
+// deleteUnlisted deletes old and damaged snapshots, which are not listed.
 func (s *snapshots) deleteUnlisted() {
 	list, _ := s.List() // never fails
 	names, _ := s.fs.List(s.dir)

@@ -15,17 +15,17 @@ import (
 	"github.com/holdfast/holdfast/server/store/internal/vfs"
 )
 
-// Keys of our own beside raft's.
+// Our own keys, in addition to raft's.
 const (
-	keyLineage  = "holdfast.lineage"  // see package incarnation
+	keyLineage  = "holdfast.lineage"  // lineage, see package incarnation
 	keySnapshot = "holdfast.snapshot" // index of the newest snapshot that was completed
 )
 
-// keyCreated is a key without a meaning: see [createStable].
+// keyCreated is a key without a meaning, see [createStable].
 const keyCreated = "created"
 
-// stable is a raft.StableStore over raft-boltdb: terms and votes, each with a checksum. A vote that changed or vanished
-// could elect two leaders.
+// stable is a raft.StableStore over raft-boltdb. Each value has a checksum, since a vote that changed or vanished could
+// elect two leaders.
 type stable struct {
 	path string
 	db   *raftboltdb.BoltStore
@@ -34,7 +34,7 @@ type stable struct {
 	broken error
 }
 
-// boltOptions: the folder is locked already, so that waiting for the file's lock means a bug.
+// boltOptions returns options with which waiting for the file's lock fails: the folder is locked already.
 func boltOptions(path string) raftboltdb.Options {
 	return raftboltdb.Options{Path: path, BoltOptions: &bbolt.Options{
 		NoFreelistSync: true,
@@ -43,8 +43,8 @@ func boltOptions(path string) raftboltdb.Options {
 	}}
 }
 
-// createStable makes an empty database, under another name first: bbolt cannot open a database whose making was
-// interrupted. The caller syncs the folder.
+// createStable makes an empty database, first under a temporary name, since bbolt cannot open one whose creation was
+// interrupted. The caller must sync the folder.
 func createStable(fs vfs.FS, path string) error {
 	tmp := path + vfs.Unfinished
 	if err := fs.RemoveAll(tmp); err != nil {
@@ -54,7 +54,7 @@ func createStable(fs vfs.FS, path string) error {
 	if err != nil {
 		return fmt.Errorf("create database: %w", err)
 	}
-	// The second transaction makes both meta pages say that there is no list of free pages.
+	// The second transaction is for the second meta page: both must record that there is no list of free pages.
 	err = errors.Join(db.Set([]byte(keyCreated), nil), db.Close())
 	if err == nil {
 		err = fs.Rename(tmp, path)
@@ -65,8 +65,8 @@ func createStable(fs vfs.FS, path string) error {
 	return nil
 }
 
-// openStable opens a database that [checkStable] found whole. Opening commits a transaction, in which raft-boltdb makes
-// its buckets: so what was read is on the disk, though the process before died, or its sync failed, behind a write.
+// openStable checks and opens a database. Opening commits a transaction, in which raft-boltdb creates its buckets. So
+// what was read is on the disk, even if an earlier process died, or its sync failed, after a write.
 func openStable(fs vfs.FS, path string) (s *stable, err error) {
 	if err := checkStable(fs, path); err != nil {
 		return nil, err
@@ -79,7 +79,7 @@ func openStable(fs vfs.FS, path string) (s *stable, err error) {
 	return &stable{path: path, db: db}, nil
 }
 
-// recoverAsDamage turns a panic over a file into an error.
+// recoverAsDamage turns a panic caused by a damaged file into an error.
 func recoverAsDamage(path string, err *error) {
 	if p := recover(); p != nil {
 		*err = &damageError{path: path, reason: fmt.Sprint(p)}
@@ -88,7 +88,7 @@ func recoverAsDamage(path string, err *error) {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// seal puts a checksum of key and value before the value.
+// seal returns value preceded by a checksum of key and value.
 func seal(key, value []byte) []byte {
 	sum := crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, value)
 	return append(binary.BigEndian.AppendUint32(nil, sum), value...)
@@ -101,7 +101,7 @@ func unseal(key, sealed []byte) ([]byte, error) {
 	return sealed[4:], nil
 }
 
-// Get returns nothing, and no error, for a key that was never set.
+// Get returns the value of key, or nil if it was never set.
 func (s *stable) Get(key []byte) (value []byte, err error) {
 	defer recoverAsDamage(s.path, &err)
 	sealed, err := s.db.Get(key)
@@ -153,7 +153,7 @@ func isDamage(err error) bool {
 	return errors.As(err, &damage)
 }
 
-// damageError says that a file lost or changed what had been acknowledged.
+// damageError is the error for a file that has lost or changed acknowledged data.
 type damageError struct{ path, reason string }
 
 func (e *damageError) Error() string {

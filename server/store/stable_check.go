@@ -13,16 +13,16 @@ import (
 	"github.com/holdfast/holdfast/server/store/internal/vfs"
 )
 
-// bbolt trusts its files: on a wrong page it panics, in a goroutine of its own while the list of free pages is rebuilt, or
-// faults on memory that is not there. After a wrong newest meta page it takes the page before, which undoes the last
-// transaction: a vote would be forgotten. So this code reads stable.db first, and bbolt opens only what is whole.
+// This code checks stable.db before bbolt opens it, since bbolt trusts its files. At a damaged page it panics, possibly
+// in a goroutine of its own, or faults on unmapped memory. If the newest meta page is damaged it uses the other, which
+// undoes the last transaction, so that a vote would be forgotten.
 //
-// The format is bbolt's version 2: two meta pages, the newer of which names the root page. What a node stores fits into
-// one page, so every page of the tree is a leaf; a branch is refused.
+// The format is bbolt's version 2: two meta pages, the newer of which names the root page. A node's values fit into one
+// page, so every page of the tree is a leaf, and a branch is refused.
 const (
 	boltMagic      = 0xED0CDAED
 	boltVersion    = 2
-	boltPageHead   = 16 // bytes: id(8) flags(2) count(2) overflow(4)
+	boltPageHead   = 16 // bytes of id(8) flags(2) count(2) overflow(4)
 	boltElement    = 16 // bytes of a leaf's table: flags(4) position(4) key size(4) value size(4)
 	boltMetaSize   = 64 // bytes, with the checksum
 	boltNoFreelist = math.MaxUint64
@@ -43,12 +43,12 @@ const (
 type boltFile struct {
 	file     io.ReaderAt
 	pageSize int64
-	unused   uint64 // number of the first page that was never used
+	unused   uint64 // number of the first page never used
 	root     uint64
 	seen     map[uint64]bool // pages in use
 }
 
-// checkStable reads all of the file at path that counts, with the checksums of its values.
+// checkStable checks every page in use of the file at path, and the checksums of the values.
 func checkStable(fs vfs.FS, path string) error {
 	f, err := fs.Open(path, os.O_RDONLY)
 	if vfs.IsMissing(err) {
@@ -76,8 +76,8 @@ func checkStable(fs vfs.FS, path string) error {
 	return nil
 }
 
-// meta is a meta page. There are two, written by turns, so that a crash while one is being written leaves the other. A
-// sector is written whole or not at all, so a crash never leaves a broken one.
+// meta is a meta page. Transactions write the two meta pages in turn, so that a crash spares one of them. A sector is
+// written completely or not at all, so a crash never leaves a damaged one.
 type meta struct {
 	pageSize                          uint32
 	root, freelist, unused, txid, sum uint64
@@ -131,7 +131,7 @@ func (c *boltFile) readMetas() error {
 	return nil
 }
 
-// readBuckets reads the buckets below the root page, and their values.
+// readBuckets checks the buckets below the root page, and their values.
 func (c *boltFile) readBuckets() error {
 	buckets, err := c.page(c.root)
 	if err != nil {
@@ -161,7 +161,7 @@ func (c *boltFile) readBuckets() error {
 	return nil
 }
 
-// bucket returns the elements of a bucket, whose value is the number of its page and, if that is 0, the page itself.
+// bucket returns the elements of a bucket. Its value has the number of its page, or 0 and the page itself.
 func (c *boltFile) bucket(b element) ([]element, error) {
 	if len(b.value) >= 16 {
 		if id := binary.NativeEndian.Uint64(b.value); id != 0 {
@@ -174,7 +174,7 @@ func (c *boltFile) bucket(b element) ([]element, error) {
 	return nil, fmt.Errorf("bucket %q is damaged", b.key)
 }
 
-// page returns the elements of a page, which may go on in pages behind it.
+// page returns the elements of a page, which may extend over the following pages.
 func (c *boltFile) page(id uint64) ([]element, error) {
 	if id < 2 || id >= c.unused {
 		return nil, fmt.Errorf("page %d is outside", id)

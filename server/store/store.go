@@ -10,41 +10,39 @@ import (
 	"github.com/holdfast/holdfast/server/incarnation"
 )
 
-// Config says which folder, whose, and what to do when the disk misbehaves.
+// Config configures [Open].
 type Config struct {
 	DataDir string
-	// Name is the node's. A folder that belongs to a node of another name is refused.
+	// Name is the node's name. A folder of a node with another name is refused.
 	Name   string
 	Hooks  Hooks
 	Logger *slog.Logger
-	// Mends: also a folder whose newest snapshot another member's state may stand for: see [Store.Missing].
+	// Mends also opens a folder whose newest snapshot another member's state may replace, see [Store.Missing].
 	Mends bool
-	// recovers: also a folder that is being recovered.
+	// recovers also opens a folder that is being recovered.
 	recovers bool
 }
 
-// Hooks tell the owner what the disk does.
+// Hooks has the owner's callbacks about the disk.
 type Hooks struct {
-	// DiskStallLimit is how long a call may take. 0: DefaultDiskStallLimit.
+	// DiskStallLimit bounds the duration of a call. 0 means DefaultDiskStallLimit.
 	DiskStallLimit time.Duration
-	// OnStall is called once per Store, on a goroutine of its own, when a call has been running longer
-	// than DiskStallLimit. The owner should end the process.
+	// OnStall is called once per Store, on its own goroutine, when a call takes longer than DiskStallLimit. The owner
+	// should end the process.
 	OnStall func(op Op, elapsed time.Duration)
-	// OnFault is called once per Store, on a goroutine of its own, when a call on Log or Stable failed
-	// for another reason than a missing entry, or the folder is not there any more. The disk cannot be trusted then, and
-	// neither store recovers without being opened again: the owner should end the process.
+	// OnFault is called once per Store, on its own goroutine, when a call on Log or Stable has failed, other than for a
+	// missing entry, or when the folder was removed. The stores cannot be used until they are opened again, so the
+	// owner should end the process.
 	OnFault func(op Op, err error)
-	// OnSync, when not nil, is told how long each append to the log took, from the write until the disk has
-	// it. It must be quick.
+	// OnSync, if not nil, is called with the duration of each append to the log, including the sync. It must not block.
 	OnSync func(took time.Duration)
-	// Faults, when not nil, may delay, hang or fail calls. For tests.
+	// Faults, if not nil, injects faults, for tests.
 	Faults *Faults
 }
 
-// DefaultDiskStallLimit is longer than what healthy disks are known to stall for
-// (a journal commit, a cloud volume's hiccup: up to a few seconds), since a hiccup
-// of shared storage that ended all nodes at once would be worse than waiting; and
-// short enough that a dead disk of a leader costs seconds.
+// DefaultDiskStallLimit is longer than the stalls of healthy disks (a few seconds for a journal commit or a cloud
+// volume), since ending all nodes for a stall of shared storage would be worse than waiting. It is short enough that a
+// leader's dead disk costs seconds.
 const DefaultDiskStallLimit = 10 * time.Second
 
 // Op names a call on a store.
@@ -58,41 +56,41 @@ const (
 	OpSet         Op = "set stable value"
 	OpGet         Op = "get stable value"
 	OpSnapshot    Op = "handle snapshot"
-	opLook        Op = "look for data folder" // no raft call: the guard's own
+	opLook        Op = "look for data folder" // a call of the guard's own, not of raft
 )
 
-// Store is what a node keeps on its disk.
+// Store is an open data folder.
 type Store struct {
 	Log       raft.LogStore
 	Stable    raft.StableStore
 	Snapshots raft.SnapshotStore
-	// Lineage ends with this Open's incarnation: see package incarnation.
+	// Lineage ends with the incarnation of this Open, see package incarnation.
 	Lineage incarnation.Lineage
 
 	guard *guard
-	owner *owner // nil: the store is bare stores
+	owner *owner // nil for a store made by [New]
 	close func() error
-	// missing is nil when nothing is. align brings log and snapshots into line.
+	// missing is nil if no snapshot is missing. align makes the log continue the newest snapshot.
 	missing atomic.Pointer[Missing]
 	align   func() error
 }
 
-// Hanging is how long the oldest append to the log, or write of a term or vote, has been under way; 0: none is.
+// Hanging returns the age of the oldest append to the log, or write of a term or vote, that is in flight, or 0.
 func (s *Store) Hanging() time.Duration { return s.guard.hanging(time.Now()) }
 
-// Parts are bare stores, from a disk or from memory.
+// Parts are the stores of a Store, on a disk or in memory.
 type Parts struct {
 	Log       raft.LogStore
 	Stable    raft.StableStore
 	Snapshots raft.SnapshotStore
 	Lineage   incarnation.Lineage
-	// Close, when not nil, is called by Store.Close, once.
+	// Close, if not nil, is called once by Store.Close.
 	Close   func() error
 	missing *Missing
 }
 
-// New puts the watchdog around p, after log and snapshots were brought into line. Open
-// calls New; tests call it with stores in memory.
+// New aligns the log in p with the snapshots and returns p with a watchdog. Open calls New; tests call it with stores
+// in memory.
 func New(p Parts, h Hooks) (*Store, error) {
 	if p.missing == nil {
 		if err := align(p.Log, p.Snapshots); err != nil {
@@ -114,8 +112,8 @@ func New(p Parts, h Hooks) (*Store, error) {
 	return s, nil
 }
 
-// Close closes all files and frees the folder. Raft must have been shut down
-// before. Errors of calls that are still under way are no longer faults.
+// Close closes all files and unlocks the folder. Raft must have been shut down before. Errors of calls still in flight
+// are no longer reported as faults.
 func (s *Store) Close() error {
 	if s.guard.closing.Swap(true) || s.close == nil {
 		return nil
