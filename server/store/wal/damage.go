@@ -6,10 +6,10 @@ import (
 	"github.com/holdfast/holdfast/server/store/internal/record"
 )
 
-// DamageError says that the disk lost or changed what had been acknowledged.
+// DamageError is the error for acknowledged data that the disk has lost or changed.
 type DamageError struct {
 	Path   string
-	Offset int64 // in bytes; 0 for the whole file
+	Offset int64 // in bytes, 0 for the whole file
 	Reason string
 }
 
@@ -20,24 +20,21 @@ func (e *DamageError) Error() string {
 	return fmt.Sprintf("log file %s is damaged: %s", e.Path, e.Reason)
 }
 
-// damage tells an append that a crash interrupted from an append that was whole once.
-// b is all of the tail's file; from start on there is no whole batch, from end on nothing
-// but zeros. The result is "" for an interrupted append, else what is wrong.
+// damage distinguishes an append that a crash interrupted from one that was complete and has changed since. b is the
+// tail's whole file. At start there is no complete batch, and from end on there are only zeros. It returns "" for an
+// interrupted append, and else what is wrong.
 //
-// Before an append nothing but zeros follows start, and all before is synced. An
-// append is the write of a batch, and the next append begins after the sync. So
-// what an interrupted append leaves is some sectors of a batch, the others
-// still being zeros; and a batch's bytes on the disk have no zeros the size
-// of a sector (records are masked), nor has the head with the checksum. Therefore:
+// An append writes one batch, and the next one begins after the sync. So an interrupted append leaves some sectors of a
+// batch, and zeros in the others. No sector of a batch is all zeros, since records are masked and the head has a
+// checksum. Therefore these are damage:
 //
-//   - a batch's head further on was written after this batch was synced: damage;
-//   - so was anything behind the end that this batch's head gives;
-//   - if no sector of the batch is zero, the batch was written whole, and has changed since: damage;
-//   - the same for the batch's head, if the head is what is wrong.
+//   - the head of a later batch, which was written after this batch was synced;
+//   - anything behind the end that this batch's head gives, for the same reason;
+//   - a batch without a sector of zeros, which was written completely;
+//   - a wrong head without a sector of zeros.
 //
-// What is left is called interrupted. A sector of the last batch that the disk
-// itself has overwritten with zeros since is so mistaken for a sector that was never written;
-// only the manifest's Closed tells these apart, after an orderly stop.
+// Everything else counts as interrupted, even a sector of the last batch that the disk has since overwritten with
+// zeros. Only the manifest's Closed reveals that, after an orderly stop.
 func damage(b []byte, number uint64, start, end int64) string {
 	for at := start + record.Alignment; at < end; at += record.Alignment {
 		if _, ok := readBatchHead(b, number, at); ok {
@@ -62,7 +59,7 @@ func damage(b []byte, number uint64, start, end int64) string {
 	}
 }
 
-// hasZeroSector looks for a sector whose part between from and to is all zeros.
+// hasZeroSector reports whether a sector is all zeros in its part between from and to.
 func hasZeroSector(b []byte, from, to int64) bool {
 	to = min(to, int64(len(b)))
 	for from < to {

@@ -17,30 +17,29 @@ const (
 	segmentSuffix  = ".seg"
 )
 
-// manifest says which files are the log, and which entries count. The manifest is
-// replaced as a whole and atomically, so every change is one step.
+// manifest lists the files of the log and the valid entries. It is replaced atomically, so every change is atomic.
 type manifest struct {
 	Format int
-	// NextSegment is the number of no file yet that was ever listed.
+	// NextSegment is the next segment number. No segment with this or a higher number was ever listed.
 	NextSegment uint64
-	// First is the first entry that counts; earlier entries in the first segment were deleted.
+	// First is the index of the first valid entry. Earlier entries in the first segment were deleted.
 	First uint64
-	// Segments in the order of their entries. All but the last are full.
+	// Segments has the segments in the order of their entries. Only the last one is appended to.
 	Segments []segmentInfo
-	// Closed is set by Close and unset by Open: while set, Last must be exactly the last
-	// entry found, and no file may have an unfinished end.
+	// Closed is set by Close and unset by Open. While it is set, Last must be the last entry found, and no file may
+	// have an unfinished end.
 	Closed bool
 	Last   uint64
 }
 
-// segmentInfo is what the manifest knows of a segment.
+// segmentInfo is the manifest's description of a segment.
 type segmentInfo struct {
 	Number uint64
 	// First is the index of the first entry, if there is any.
 	First uint64
-	// Last is the index of the last entry that counts; 0 in the segment that is being written.
+	// Last is the index of the last valid entry, or 0 in the segment that is being written.
 	Last uint64
-	// Size of the file in bytes, from the beginning to its deletion.
+	// Size is the constant size of the file in bytes.
 	Size int64
 }
 
@@ -52,7 +51,7 @@ func (m *manifest) clone() *manifest {
 	return &c
 }
 
-// save replaces the manifest in a folder, durably.
+// save durably replaces the manifest in a folder.
 func (m *manifest) save(folder *vfs.Folder) error {
 	text, err := json.Marshal(m)
 	if err != nil {
@@ -98,7 +97,7 @@ func loadManifest(fs vfs.FS, dir string) (*manifest, error) {
 	return m, nil
 }
 
-// inconsistency is what no manifest of ours has, or "".
+// inconsistency describes what makes the manifest invalid, or returns "".
 func (m *manifest) inconsistency() string {
 	for i, s := range m.Segments {
 		tail := i == len(m.Segments)-1

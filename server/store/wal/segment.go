@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast/holdfast/server/store/internal/vfs"
 )
 
-// A segment is a file of fixed size that is written from the front. When the manifest lists the file, it has its head,
+// A segment is a file of fixed size that is written sequentially. When the manifest first lists it, it has its head,
 // its first batch, if any, and zeros up to the end.
 //
 //	head    magic(8) format(4) zero(4) number(8) first(8) size(8) checksum(4), padded to 64
@@ -18,37 +18,37 @@ import (
 //	batch…
 //	zeros
 //
-// All little-endian, batches at multiples of 8. A batch is what a StoreLogs wrote,
-// with one write and one sync. The checksum of a batch's head also covers the
-// segment's number and the place in the segment: a head is right in one place only.
+// Numbers are little-endian, and batches begin at multiples of 8. A batch has the entries of one StoreLogs, written
+// with one write and one sync. The checksum of a batch's head also covers the segment's number and the offset, so that
+// a head is valid in one place only.
 const (
 	segmentMagic  = "HFSEGMT1"
 	segmentFormat = 1
 	headSize      = 64
 	batchMagic    = 0x48464231 // "1BFH"
 	batchHeadSize = 32
-	sectorSize    = 512  // what a disk writes as a whole, at least
-	blockSize     = 4096 // what the kernel remembers as a whole, at most on common systems
+	sectorSize    = 512  // the least that a disk writes atomically
+	blockSize     = 4096 // the largest page of the page cache on common systems
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// span is where a record lies.
+// span is the place of a record in its file.
 type span struct{ offset, size uint32 }
 
-// segment is an open file and what is known of the file.
+// segment is an open segment file with the places of its entries.
 type segment struct {
 	info    segmentInfo
 	file    vfs.File
-	spans   []span // of entries info.First and following
+	spans   []span // of the entries from info.First on
 	written int64  // offset of the next batch
-	open    []byte // what the block holds in which that is; of the tail only
+	open    []byte // in the tail, content of the block that contains written
 }
 
-// last is the index of the last entry; info.First-1 if there is none.
+// last returns the index of the last entry, or info.First-1 if there is none.
 func (s *segment) last() uint64 { return s.info.First + uint64(len(s.spans)) - 1 }
 
-// add enters a batch of that size, written behind the others. The spans are those of the batch. Requires WAL.mu if s is
+// add records a batch of size bytes that was written behind the others, and its records' spans. Requires WAL.mu if s is
 // listed.
 func (s *segment) add(size int, spans []span) {
 	for _, at := range spans {
@@ -69,14 +69,14 @@ func appendHead(dst []byte, info segmentInfo) []byte {
 	return append(dst, make([]byte, start+headSize-len(dst))...)
 }
 
-// batchHead is the head of a batch.
+// batchHead is a batch's decoded head.
 type batchHead struct {
 	length int // bytes of records
 	first  uint64
 	count  int
 }
 
-// putBatchHead fills in the first bytes of b, which are zeros.
+// putBatchHead encodes a head into the first bytes of b, which must be zeros.
 func putBatchHead(b []byte, h batchHead, number uint64, offset int64) {
 	binary.LittleEndian.PutUint32(b, batchMagic)
 	binary.LittleEndian.PutUint32(b[4:], uint32(h.length))
@@ -92,7 +92,7 @@ func batchChecksum(b []byte, number uint64, offset int64) uint32 {
 	return crc32.Update(crc32.Checksum(b[:28], castagnoli), castagnoli, place[:])
 }
 
-// readBatchHead reads the head at offset of the file whose content is b.
+// readBatchHead decodes the head at offset of a file with content b. ok is false if there is no valid head.
 func readBatchHead(b []byte, number uint64, offset int64) (h batchHead, ok bool) {
 	if offset+batchHeadSize > int64(len(b)) {
 		return h, false
@@ -108,8 +108,8 @@ func readBatchHead(b []byte, number uint64, offset int64) (h batchHead, ok bool)
 	return h, h.length <= len(b)-batchHeadSize
 }
 
-// openSegment reads a listed segment whole and checks what counts: of the
-// tail (info.Last is 0) that is all up to the first place where there is no whole batch.
+// openSegment opens a listed segment, and reads and checks it up to info.Last, or, in the tail (info.Last is 0), up to
+// the first incomplete batch.
 func openSegment(folder *vfs.Folder, info segmentInfo) (s *segment, content []byte, err error) {
 	name := folder.Path(segmentName(info.Number))
 	file, err := folder.Open(name, os.O_RDWR)
@@ -131,7 +131,7 @@ func openSegment(folder *vfs.Folder, info segmentInfo) (s *segment, content []by
 	return s, content, nil
 }
 
-// content reads the file, and checks size and head.
+// content reads the file, and checks its size and head.
 func (s *segment) content(name string) ([]byte, error) {
 	size, err := s.file.Size()
 	if err != nil {
@@ -150,12 +150,11 @@ func (s *segment) content(name string) ([]byte, error) {
 	return b, nil
 }
 
-// scan finds the entries from the front, up to info.Last, or in the tail up to
-// the first place where there is no whole batch.
+// scan finds the entries up to info.Last, or, in the tail, up to the first incomplete batch.
 func (s *segment) scan(b []byte, name string) error {
 	for {
 		if s.info.Last != 0 && s.last() >= s.info.Last {
-			s.spans = s.spans[:s.info.Last-s.info.First+1] // a batch may go on behind what counts
+			s.spans = s.spans[:s.info.Last-s.info.First+1] // a batch may have deleted entries behind info.Last
 			return nil
 		}
 		if h, ok := readBatchHead(b, s.info.Number, s.written); ok && h.first == s.last()+1 && s.addBatch(b, h) {
@@ -169,7 +168,7 @@ func (s *segment) scan(b []byte, name string) error {
 	}
 }
 
-// addBatch checks the records of the batch at s.written and enters them.
+// addBatch checks and records the batch at s.written. It returns false if a record is damaged.
 func (s *segment) addBatch(b []byte, h batchHead) bool {
 	known := len(s.spans)
 	offset := s.written + batchHeadSize
@@ -191,9 +190,8 @@ func (s *segment) addBatch(b []byte, h batchHead) bool {
 	return true
 }
 
-// mend looks at what follows the last whole batch of the tail. Nothing should. What
-// a power cut left of an append that was never acknowledged is erased from b; anything
-// else is damage to what was acknowledged.
+// mend checks that only zeros follow the last complete batch of the tail. It erases an interrupted append, which was
+// never acknowledged, from b, and returns an error for anything else.
 func (s *segment) mend(b []byte, name string) (cut int64, err error) {
 	end := int64(len(b))
 	for end > s.written && b[end-1] == 0 {
@@ -209,10 +207,9 @@ func (s *segment) mend(b []byte, name string) (cut int64, err error) {
 	return end - s.written, nil
 }
 
-// prove brings b, which is all of the tail, to the disk. The last batch may be whole in the kernel's
-// memory and not on the disk: the process that wrote it died before the sync, or the sync failed. After
-// a failed sync another would succeed without writing anything, so all is written again, with
-// the zeros behind: otherwise what was erased could come back, and look like damage.
+// prove writes b, the whole tail, and syncs it. The last batch may be complete in the page cache only, if its process
+// died before the sync or the sync failed. After a failed sync another may succeed without writing anything, so
+// everything is written again, including the zeros: otherwise erased data could reappear and look like damage.
 func (s *segment) prove(b []byte) error {
 	_, err := s.file.WriteAt(b, 0)
 	if err == nil {

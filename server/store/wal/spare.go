@@ -10,23 +10,21 @@ import (
 	"github.com/holdfast/holdfast/server/store/internal/vfs"
 )
 
-// zeroStep is how much is written and synced at a time while a segment is being
-// prepared, in bytes: an append waits behind no more than that.
+// zeroStep bounds the bytes per write and sync while a segment is prepared, since an append may wait for them.
 const zeroStep = 1 << 20
 
-// spares prepares the next segment while the current one is being written, since
-// writing megabytes of zeros in the middle of an append would be felt.
+// spares prepares the next segment while the current one is written, so that no append waits for megabytes of zeros.
 type spares struct {
 	folder *vfs.Folder
 	size   int64
 	logger *slog.Logger
-	ready  chan spare // what the goroutine made; capacity 1
+	ready  chan spare // prepared files; capacity 1
 	next   chan uint64
 	stop   chan struct{}
 	done   sync.WaitGroup
 }
 
-// spare is a file full of zeros, durable, but in no manifest.
+// spare is a durable file full of zeros that no manifest lists.
 type spare struct {
 	number uint64
 	file   vfs.File
@@ -57,13 +55,13 @@ func (s *spares) run() {
 	}
 }
 
-// order asks for a file of that number. Requires: the file before was taken.
+// order requests a file of that number. The previous one must have been taken.
 func (s *spares) order(number uint64) { s.next <- number }
 
-// take waits for the file that was ordered.
+// take waits for and returns the ordered file.
 func (s *spares) take() spare { return <-s.ready }
 
-// close ends the goroutine. A file that was not taken is left to the next Open.
+// close ends the goroutine. The next Open removes a file that was not taken.
 func (s *spares) close() {
 	close(s.stop)
 	s.done.Wait()
@@ -78,7 +76,7 @@ func (s *spares) close() {
 
 // createSegment creates a segment's file with a durable name.
 //
-// The name comes first: while the content is written, another sync of the folder may fail.
+// The name is synced before the content is written, since another sync of the folder may fail meanwhile.
 func createSegment(folder *vfs.Folder, number uint64) (f vfs.File, err error) {
 	name := folder.Path(segmentName(number))
 	err = folder.Change(func() (err error) { f, err = folder.Open(name, os.O_CREATE|os.O_EXCL|os.O_RDWR); return err })
@@ -92,7 +90,7 @@ func createSegment(folder *vfs.Folder, number uint64) (f vfs.File, err error) {
 	return nil, fmt.Errorf("create log segment: %w", err)
 }
 
-// makeZeros creates a segment's file full of zeros, in steps, until stop.
+// makeZeros creates a segment's file full of zeros, in steps, unless stop is closed.
 func makeZeros(folder *vfs.Folder, number uint64, size int64, stop <-chan struct{}) (vfs.File, error) {
 	f, err := createSegment(folder, number)
 	if err != nil {

@@ -17,22 +17,21 @@ import (
 	"github.com/holdfast/holdfast/server/store/internal/vfs"
 )
 
-// DefaultSegmentSize, in bytes: small enough that a fresh node writes it in a
-// blink and that deleted entries give their space back soon, large enough that a new segment, which
-// costs about three syncs, is rare.
+// DefaultSegmentSize is in bytes. It is small enough for a fast first start and for deleted entries to free their space
+// soon, and large enough that new segments, which cost about three syncs, are rare.
 const DefaultSegmentSize = 16 << 20
 
-// ErrClosed is returned by all methods after Close.
+// ErrClosed is the error of all methods after Close.
 var ErrClosed = errors.New("log is closed")
 
-// Options may be empty.
+// Options configures [Open]. The zero value has the defaults.
 type Options struct {
-	SegmentSize int64 // in bytes; 0: DefaultSegmentSize
+	SegmentSize int64 // in bytes; 0 means DefaultSegmentSize
 	Logger      *slog.Logger
-	FS          vfs.FS // nil: the operating system's
+	FS          vfs.FS // nil means the operating system's
 }
 
-// fill puts in what is not set.
+// fill sets the defaults.
 func (o *Options) fill() {
 	if o.SegmentSize == 0 {
 		o.SegmentSize = DefaultSegmentSize
@@ -49,24 +48,24 @@ func (o *Options) fill() {
 type WAL struct {
 	folder *vfs.Folder
 	size   int64
-	batch  int // bytes of an append, at most
+	batch  int // maximal bytes of a batch
 	logger *slog.Logger
 	spares *spares
 
 	writing sync.Mutex // held while the log is changed; guards buf, broken, ordered
 	buf     []byte
-	broken  error  // after a failed write it is not known what is on the disk
-	ordered uint64 // number of the segment that spares prepares
+	broken  error  // sticky: the error of a failed write
+	ordered uint64 // number of the segment that spares is preparing
 
-	mu       sync.RWMutex // guards all below; held for reading while a file is read
+	mu       sync.RWMutex // guards the fields below; held for reading while a file is read
 	manifest *manifest    // never changed, only replaced
-	segments []*segment   // as listed
+	segments []*segment   // in the manifest's order
 	closed   bool
 }
 
 var _ raft.MonotonicLogStore = (*WAL)(nil)
 
-// Create makes an empty log in dir, which must exist and have none.
+// Create makes an empty log in dir, which must exist and have no log.
 func Create(fs vfs.FS, dir string) error {
 	exists, err := fs.Exists(filepath.Join(dir, manifestName))
 	if exists {
@@ -81,8 +80,8 @@ func Create(fs vfs.FS, dir string) error {
 	return nil
 }
 
-// Open reads all segments and checks every byte that counts. What was
-// acknowledged is there, or the error is a *DamageError.
+// Open opens a log, and reads and checks all valid entries. If acknowledged data is lost or changed, the error is a
+// *DamageError.
 func Open(dir string, o Options) (*WAL, error) {
 	w, err := open(dir, o)
 	if err != nil {
@@ -140,7 +139,7 @@ func (w *WAL) openSegments() error {
 	return nil
 }
 
-// openTail erases what a crash left of an append, and makes sure that the rest is on the disk.
+// openTail erases an interrupted append, and makes sure that the rest of the tail is on the disk.
 func (w *WAL) openTail(s *segment, content []byte) error {
 	name := s.file.Name()
 	cut, err := s.mend(content, name)
@@ -152,7 +151,7 @@ func (w *WAL) openTail(s *segment, content []byte) error {
 		if cut > 0 {
 			return &DamageError{Path: name, Offset: s.written, Reason: "it was closed in order, and its end is damaged"}
 		}
-		return nil // everything was synced before that was written
+		return nil // everything was synced before Closed was written
 	}
 	if cut > 0 {
 		w.logger.Warn("erased an append that a crash interrupted before it was acknowledged", "file", name, "bytes", cut)
@@ -160,8 +159,8 @@ func (w *WAL) openTail(s *segment, content []byte) error {
 	return s.prove(content)
 }
 
-// proveManifest writes the manifest again: the manifest may have been read from memory alone, with a
-// change of names that a crash or an error kept from the disk.
+// proveManifest writes the manifest again, since it may have been read from the page cache alone, after a rename that a
+// crash or an error kept from the disk.
 func (w *WAL) proveManifest() error {
 	opened := w.manifest.clone()
 	opened.Closed, opened.Last = false, 0
@@ -172,7 +171,7 @@ func (w *WAL) proveManifest() error {
 	return nil
 }
 
-// removeUnlisted deletes files that a crash or a spare left behind.
+// removeUnlisted deletes files that the manifest does not list, left by a crash or by spares.
 func (w *WAL) removeUnlisted() error {
 	names, err := w.folder.Names()
 	if err != nil {
@@ -202,10 +201,10 @@ func (w *WAL) bounds() (first, last uint64) {
 	return w.manifest.First, w.segments[n-1].last()
 }
 
-// IsMonotonic makes raft empty the log when a snapshot is installed, instead of leaving a gap.
+// IsMonotonic returns true, so that raft empties the log when it installs a snapshot, instead of leaving a gap.
 func (w *WAL) IsMonotonic() bool { return true }
 
-// FirstIndex is 0 if the log is empty.
+// FirstIndex returns the first index, or 0 if the log is empty.
 func (w *WAL) FirstIndex() (uint64, error) {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
@@ -216,7 +215,7 @@ func (w *WAL) FirstIndex() (uint64, error) {
 	return first, nil
 }
 
-// LastIndex is 0 if the log is empty.
+// LastIndex returns the last index, or 0 if the log is empty.
 func (w *WAL) LastIndex() (uint64, error) {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
@@ -227,7 +226,7 @@ func (w *WAL) LastIndex() (uint64, error) {
 	return last, nil
 }
 
-// GetLog reads an entry and checks it.
+// GetLog reads and checks an entry.
 func (w *WAL) GetLog(index uint64, log *raft.Log) error {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
@@ -251,8 +250,8 @@ func (w *WAL) GetLog(index uint64, log *raft.Log) error {
 	return nil
 }
 
-// Gone returns which file is not there any more under its name, "" if none is: of the segments the newest counts, which
-// takes the appends.
+// Gone returns the path of the newest segment, or of the manifest if there is none, if that file was removed or
+// replaced, and else "".
 func (w *WAL) Gone() (path string, err error) {
 	w.mu.RLock() // the segment stays listed, and is not removed
 	defer w.mu.RUnlock()

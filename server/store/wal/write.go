@@ -9,12 +9,11 @@ import (
 	"github.com/holdfast/holdfast/server/store/internal/vfs"
 )
 
-// StoreLog is StoreLogs of a single entry.
+// StoreLog calls StoreLogs with a single entry.
 func (w *WAL) StoreLog(log *raft.Log) error { return w.StoreLogs([]*raft.Log{log}) }
 
-// StoreLogs appends logs with one write and one sync. The entries must follow the last
-// entry and each other. After a failed write or sync the log takes no more: what
-// is on the disk can then only be found out by opening the log again.
+// StoreLogs appends logs with one write and one sync. The entries must follow the last entry and each other. After a
+// failed write or sync all further appends fail, since only opening the log again can find out what is on the disk.
 func (w *WAL) StoreLogs(logs []*raft.Log) error {
 	w.writing.Lock()
 	defer w.writing.Unlock()
@@ -50,14 +49,14 @@ func (w *WAL) StoreLogs(logs []*raft.Log) error {
 	return nil
 }
 
-// bufferRoom is what the buffer has before a batch. The batch's first block may hold up to a block already. Behind a
-// segment's head a batch begins so that the head begins a block of the buffer, as direct I/O wants it.
+// bufferRoom is the free space in the buffer before a batch, for up to a block of existing content of the batch's first
+// block. In a new segment its head, which precedes the batch, begins a block of the buffer, as direct I/O requires.
 const bufferRoom = blockSize + headSize
 
-// write writes the batch of that size and count of entries, which stands in the buffer behind bufferRoom, as
-// whole blocks: behind what the first of them holds already, and with zeros up to the end of the last, or, if until is
-// not 0, directly and up to that offset. The kernel would first read a block that is written in part and is not
-// remembered.
+// write writes the batch in the buffer behind bufferRoom, of size bytes and count entries, as whole blocks: the
+// existing content of the first block precedes it, and zeros follow up to the end of the last block, or, if until is
+// not 0, with direct I/O up to that offset. The kernel would first read a partly written block that is not in the page
+// cache.
 func (w *WAL) write(s *segment, size, count int, until int64) error {
 	if size > 0 {
 		head := batchHead{length: size - batchHeadSize, first: s.last() + 1, count: count}
@@ -79,7 +78,7 @@ func (w *WAL) write(s *segment, size, count int, until int64) error {
 	return nil
 }
 
-// fail makes err the answer to everything from here on.
+// fail makes all further changes fail with err.
 func (w *WAL) fail(err error) error {
 	w.broken = err
 	return err
@@ -96,8 +95,8 @@ func (w *WAL) checkOrder(logs []*raft.Log) error {
 	return nil
 }
 
-// encode makes a batch of logs in the buffer, behind bufferRoom. encode returns the size of the batch, whose head
-// is still to be filled in, and where the records lie in the batch.
+// encode encodes logs as a batch in the buffer, behind bufferRoom, except for the batch's head. It returns the size of
+// the batch and the spans of the records within it.
 func (w *WAL) encode(logs []*raft.Log) (size int, spans []span, err error) {
 	const keep = 1 << 20 // a larger buffer is not kept for the next batch
 	bound := bufferRoom + batchHeadSize
@@ -110,7 +109,7 @@ func (w *WAL) encode(logs []*raft.Log) (size int, spans []span, err error) {
 	if cap(w.buf) > keep {
 		w.buf = nil
 	}
-	if cap(w.buf) < bound { // with room for the zeros that follow: to make it later would copy the batch
+	if cap(w.buf) < bound { // includes room for the zeros behind the batch, since growing later would copy it
 		zeros := blockSize
 		if w.isLarge(bound) {
 			zeros += int(w.size / largeRoom)
@@ -129,14 +128,14 @@ func (w *WAL) encode(logs []*raft.Log) (size int, spans []span, err error) {
 }
 
 const (
-	// largeFrom is the part of a usual segment from which on a batch is large.
+	// largeFrom is the fraction of a usual segment from which on a batch is large.
 	largeFrom = 4
-	// largeRoom says what part of a usual segment is left free behind a large batch, for the small batches that
-	// come between two of that kind: else each of these would begin a segment too.
+	// largeRoom is the fraction of a usual segment that is left free behind a large batch. Without it, small batches
+	// between two large ones would begin a segment, too.
 	largeRoom = 16
 )
 
-// tail returns the segment that a batch of that size goes on in, which begins with entry index; nil: a new one.
+// tail returns the segment for a batch of size bytes that begins with entry index, or nil if it needs a new one.
 func (w *WAL) tail(index uint64, size int) *segment {
 	if n := len(w.segments); n > 0 {
 		if s := w.segments[n-1]; s.last()+1 == index && s.written+int64(size) <= s.info.Size {
@@ -146,12 +145,13 @@ func (w *WAL) tail(index uint64, size int) *segment {
 	return nil
 }
 
-// rotate begins a segment with the batch of that size, which begins with entry index. Requires w.writing.
+// rotate begins a segment with the batch in the buffer, of size bytes, which begins with entry index. Requires
+// w.writing.
 func (w *WAL) rotate(index uint64, size int, spans []span) error {
 	next := w.manifest.clone()
 	if n := len(w.segments); n > 0 {
 		if s := w.segments[n-1]; len(s.spans) == 0 {
-			next.Segments = next.Segments[:n-1] // made by deleteTail, and too small
+			next.Segments = next.Segments[:n-1] // an empty one that deleteTail made, and too small
 		} else {
 			next.Segments[n-1].Last = s.last()
 		}
@@ -167,9 +167,9 @@ func (w *WAL) rotate(index uint64, size int, spans []span) error {
 	return err
 }
 
-// grow adds a segment to next, which begins with entry index and with the batch of that size in the buffer, if size is
-// not 0, and puts next in force. The segment is listed when it is durable, with the batch: so a large batch is written
-// once, and no crash tears it. Requires w.writing.
+// grow adds a segment that begins with entry index to next, and replaces the manifest by next. If size is not 0, the
+// segment has the batch in the buffer. It is listed only when it is durable with the batch, so that no crash tears the
+// batch. Requires w.writing.
 func (w *WAL) grow(next *manifest, index uint64, size int, spans []span) error {
 	file, info, until, err := w.newFile(size)
 	if err != nil {
@@ -198,7 +198,7 @@ func (w *WAL) grow(next *manifest, index uint64, size int, spans []span) error {
 	return nil
 }
 
-// isLarge reports whether a batch of that size begins a segment of its own size if it does not fit into the tail.
+// isLarge reports whether a batch of size bytes that does not fit into the tail gets a segment of a size for it.
 func (w *WAL) isLarge(size int) bool { return int64(size) > w.size/largeFrom }
 
 // newFile returns a file for a batch of that size, with its number and size: the spare, which is full of zeros, or, for
@@ -213,7 +213,7 @@ func (w *WAL) newFile(size int) (file vfs.File, info segmentInfo, until int64, e
 	}
 	sp := w.spares.take()
 	if sp.err != nil {
-		// Made anew, under the same number: space may have become free.
+		// The file is created again under the same number, since space may have been freed.
 		sp.file, sp.err = makeZeros(w.folder, sp.number, w.size, nil)
 	}
 	return sp.file, segmentInfo{Number: sp.number, Size: w.size}, 0, sp.err
@@ -224,8 +224,7 @@ func (w *WAL) orderSpare() {
 	w.spares.order(w.ordered)
 }
 
-// kept are the open segments that next still lists, with what next says of them. The info
-// is changed in copies, as readers use the old segments.
+// kept returns the open segments that next lists, with next's info. It changes copies, since readers use the old ones.
 func (w *WAL) kept(next *manifest) []*segment {
 	var kept []*segment
 	for _, s := range w.segments {
@@ -244,7 +243,7 @@ func (w *WAL) kept(next *manifest) []*segment {
 	return kept
 }
 
-// replace puts next in force: on the disk, then here. Requires w.writing.
+// replace replaces the manifest by next, on the disk and then in memory. Requires w.writing.
 func (w *WAL) replace(next *manifest, segments []*segment) error {
 	if err := next.save(w.folder); err != nil {
 		return err
@@ -255,15 +254,15 @@ func (w *WAL) replace(next *manifest, segments []*segment) error {
 	return nil
 }
 
-// DeleteRange removes entries lo to hi, which must be the beginning or the end
-// of the log. The deletion is one step: after a crash either all entries are there, or none.
+// DeleteRange removes the entries lo to hi, which must be the beginning or the end of the log. It is atomic: after a
+// crash either all of them exist, or none.
 func (w *WAL) DeleteRange(lo, hi uint64) error {
 	unlisted, err := w.deleteRange(lo, hi)
 	w.removeFiles(unlisted) // appends need not wait for this
 	return err
 }
 
-// deleteRange returns the segments that are no longer part of the log.
+// deleteRange removes the entries from the manifest, and returns the segments that it no longer lists.
 func (w *WAL) deleteRange(lo, hi uint64) ([]*segment, error) {
 	w.writing.Lock()
 	defer w.writing.Unlock()
@@ -295,7 +294,7 @@ func (w *WAL) deleteRange(lo, hi uint64) ([]*segment, error) {
 	return w.unlisted(before), nil
 }
 
-// deleteHead makes newFirst, which exists, the first entry.
+// deleteHead makes newFirst, which must exist, the first entry.
 func (w *WAL) deleteHead(newFirst uint64) error {
 	next := w.manifest.clone()
 	next.First = newFirst
@@ -308,8 +307,8 @@ func (w *WAL) deleteHead(newFirst uint64) error {
 	return w.replace(next, w.kept(next))
 }
 
-// deleteTail makes newLast, which exists, the last entry. What follows newLast in its
-// segment stays there, void; a new segment is begun.
+// deleteTail makes newLast, which must exist, the last entry, and begins a new segment. Later entries remain in
+// newLast's segment, but are invalid.
 func (w *WAL) deleteTail(newLast uint64) error {
 	next := w.manifest.clone()
 	for i, s := range w.segments {
@@ -323,7 +322,7 @@ func (w *WAL) deleteTail(newLast uint64) error {
 	return w.grow(next, newLast+1, 0, nil)
 }
 
-// unlisted are the segments of before that are no longer part of the log. Requires w.writing.
+// unlisted returns the segments of before that are no longer listed. Requires w.writing.
 func (w *WAL) unlisted(before []*segment) []*segment {
 	listed := make(map[uint64]bool)
 	for _, s := range w.segments {
@@ -338,9 +337,8 @@ func (w *WAL) unlisted(before []*segment) []*segment {
 	return gone
 }
 
-// removeFiles closes and deletes segments that are no longer listed. Their readers hold
-// WAL.mu, and had let go when the list was replaced. No harm is done if a crash
-// comes before: Open deletes them.
+// removeFiles closes and deletes segments that are no longer listed. They have no readers, since those hold WAL.mu,
+// which was locked to replace the list. After a crash, Open deletes the files.
 func (w *WAL) removeFiles(gone []*segment) {
 	for _, s := range gone {
 		_ = s.file.Close()
