@@ -1,6 +1,8 @@
 package fsm
 
 import (
+	"slices"
+
 	"github.com/holdfast/holdfast/fsm/collection"
 	"github.com/holdfast/holdfast/fsm/command"
 	"github.com/holdfast/holdfast/fsm/event"
@@ -28,7 +30,8 @@ func (c *call) auditNative(e *locks.Event) {
 	default:
 		return
 	}
-	ch := c.addChange(what, e.DB, e.Key, e.Owner, &e.Client)
+	ch := c.addChange(what, e.DB, e.Key, e.Owner)
+	c.setClient(ch, &e.Client)
 	ch.AtMillis, ch.WaitedMillis, ch.HeldMillis = c.ToWall(at), e.WaitedMillis, held
 	ch.Fence, ch.Session, ch.Note = int64(e.Fence), e.Session, e.Note
 	switch {
@@ -36,8 +39,8 @@ func (c *call) auditNative(e *locks.Event) {
 		setLoss(ch, e.Reason, c.st.history.kinds[nativeLocks].cause(e.CauseID))
 	case e.Kind == locks.LeftQueue:
 		ch.Reason = e.How.String()
-	case e.Kind != locks.Released && e.Mode == locks.Exclusive:
-		ch.Limit = 1
+	case e.Kind != locks.Released:
+		ch.Shared = e.Mode != locks.Exclusive
 	}
 }
 
@@ -67,11 +70,12 @@ func (c *call) auditStock(e *locks.Event) {
 			c.auditEnd(e)
 		}
 		if holds {
-			s := c.newStockChange(event.LockGranted, e.DB, next)
+			s := newStockChange(event.LockGranted, e.DB, next)
+			s.client = c.markedBy(&s.mark)
 			c.auditOwners(&s)
 		}
 	case locks.Joined:
-		s := c.newStockChange(event.LockGranted, e.DB, it)
+		s := newStockChange(event.LockGranted, e.DB, it)
 		s.client = e.Client
 		c.auditOwner(&s, e.Owner)
 	case locks.Parted:
@@ -101,7 +105,7 @@ type stockChange struct {
 	db     int
 	it     *keyspace.Item
 	mark   keyspace.Mark
-	client locks.Client // the client that took the lock
+	client locks.Client // of LockGranted: the client that took the lock
 	// byCommand is set if the current command ended the holds. An owner that the command names has then released its hold.
 	// If ofAll is set, all owners have.
 	byCommand, ofAll bool
@@ -109,9 +113,9 @@ type stockChange struct {
 	cause            *lossCause   // of a loss, or nil
 }
 
-func (c *call) newStockChange(what string, db int, it *keyspace.Item) stockChange {
+func newStockChange(what string, db int, it *keyspace.Item) stockChange {
 	m, _ := it.Mark()
-	return stockChange{what: what, db: db, it: it, mark: m, client: c.markedBy(&m)}
+	return stockChange{what: what, db: db, it: it, mark: m}
 }
 
 // auditLost emits the loss of a stock lock that expired, was flushed or was broken by LOCK.BREAK.
@@ -119,7 +123,7 @@ func (c *call) auditLost(e *locks.Event) {
 	if !command.IsStockLock(&e.Stock.Item) {
 		return
 	}
-	s := c.newStockChange(event.LockTaken, e.DB, &e.Stock.Item)
+	s := newStockChange(event.LockTaken, e.DB, &e.Stock.Item)
 	s.reason, s.cause = e.Reason, c.st.history.kinds[stockLocks].cause(e.CauseID)
 	if owners := e.Stock.Owners; len(owners) == 1 && e.Stock.Count == 1 {
 		c.auditOwner(&s, owners[0].Owner) // other owners may still hold the lock
@@ -133,7 +137,7 @@ func (c *call) auditLost(e *locks.Event) {
 // stores the same value again takes the lock from nobody.
 func (c *call) auditEnd(e *locks.Event) {
 	it, next := &e.Stock.Item, &e.Stock.Next
-	s := c.newStockChange(event.LockTaken, e.DB, it)
+	s := newStockChange(event.LockTaken, e.DB, it)
 	s.byCommand, s.reason = true, locks.Broken
 	s.ofAll = c.isTaker(&s.mark) || c.watches(e.DB, it.Key()) || e.Kind == locks.Parted && c.Script == nil ||
 		next.Shares(it) || it.IsString() && next.IsString() && next.Hash == it.Hash && next.Value() == it.Value()
@@ -178,16 +182,17 @@ func (c *call) auditOwner(s *stockChange, owner string) *event.LockChange {
 	if s.reason == locks.Expired {
 		at = s.it.DeadlineMillis
 	}
-	ch := c.addChange(s.what, s.db, s.it.Key(), owner, &s.client)
+	ch := c.addChange(s.what, s.db, s.it.Key(), owner)
 	ch.Stock, ch.AtMillis, ch.HeldMillis = true, c.ToWall(at), max(0, at-s.mark.SinceMillis)
 	switch {
 	case s.what == event.LockGranted:
-		if s.it.IsString() {
-			ch.Limit = 1
-		}
+		ch.Shared = !s.it.IsString()
+		c.setClient(ch, &s.client)
 	case s.byCommand && (s.ofAll || c.names(owner)):
 		ch.What = event.LockReleased
 	default:
+		client := c.markedBy(&s.mark)
+		c.setClient(ch, &client)
 		if s.byCommand && s.cause == nil {
 			cause := c.requester("")
 			s.cause = &cause
@@ -200,24 +205,29 @@ func (c *call) auditOwner(s *stockChange, owner string) *event.LockChange {
 // auditFlush emits one change for all stock locks of a flushed database for which no change of their own was emitted.
 func (c *call) auditFlush(db int) {
 	cause := c.requester("")
-	ch := c.addChange(event.LocksFlushed, db, "", "", &locks.Client{})
+	ch := c.addChange(event.LocksFlushed, db, "", "")
 	ch.Stock, ch.AtMillis = true, c.WallNow()
 	setLoss(ch, locks.Flushed, &cause)
 }
 
 // addChange adds a change of a lock to those of the entry, and returns it. The caller sets the remaining fields.
 // The auditors of all nodes receive the same changes in the same order.
-func (c *call) addChange(what string, db int, key, owner string, client *locks.Client) *event.LockChange {
-	if n := len(c.LockChanges); n >= maxLockChanges {
+func (c *call) addChange(what string, db int, key, owner string) *event.LockChange {
+	n := len(c.LockChanges)
+	if n >= maxLockChanges {
 		return c.omitChange(&c.LockChanges[n-1])
 	}
-	c.LockChanges = append(c.LockChanges, event.LockChange{})
-	ch := &c.LockChanges[len(c.LockChanges)-1]
+	c.LockChanges = slices.Grow(c.LockChanges, 1)[:n+1] // which is zero: see listen and dropSince
+	ch := &c.LockChanges[n]
 	ch.What, ch.DB, ch.Key, ch.Owner = what, db, key, owner
+	return ch
+}
+
+// setClient stores in ch the client that took or requested the lock.
+func (c *call) setClient(ch *event.LockChange, client *locks.Client) {
 	if ch.Node, ch.Conn = client.Origin.Node, client.Conn; ch.Conn != 0 {
 		ch.Own = client.Origin == c.thisNode
 	}
-	return ch
 }
 
 // maxLockChanges bounds the emitted changes of an entry, to 30 MB: a script could rename a hash with many owners again

@@ -25,6 +25,9 @@ func changes(events []event.Event) (all []string) {
 		text := fmt.Sprintf("%s %s %d/%s %s %d by %s/%d at %d held %d waited %d %s %s %s %s", ch.What, kind, ch.DB, ch.Key,
 			ch.Owner, ch.Fence, ch.Node, ch.Conn, ch.AtMillis, ch.HeldMillis, ch.WaitedMillis, ch.Reason, ch.Command, ch.Text,
 			ch.Note)
+		if ch.Shared {
+			text += " shared"
+		}
 		all = append(all, strings.Join(strings.Fields(text), " "))
 	}
 	return all
@@ -77,7 +80,7 @@ func TestLockChanges(t *testing.T) {
 		{7, 0, "set s other nx px 5000", nil},
 		{7, 0, "set s token xx px 5000", nil},
 		{0, 0, "", nil},
-		{8, 0, "delifeq s token", []string{"released stock 0/s token 0 by n1/7 at 1001200 held 100 waited 0"}},
+		{8, 0, "delifeq s token", []string{"released stock 0/s token 0 by /0 at 1001200 held 100 waited 0"}},
 		{7, 0, "set s token nx px 5000", []string{"granted stock 0/s token 0 by n1/7 at 1001200 held 0 waited 0"}},
 		{8, 0, "del s", []string{"lost stock 0/s token 0 by n1/7 at 1001200 held 0 waited 0 broken del"}},
 		{7, 0, "set s token nx px 50", []string{"granted stock 0/s token 0 by n1/7 at 1001200 held 0 waited 0"}},
@@ -88,7 +91,7 @@ func TestLockChanges(t *testing.T) {
 		{7, 0, "setnx s token", nil},
 		{0, 0, "", nil},
 		{8, 0, "pexpire s 5000", []string{"granted stock 0/s token 0 by n1/7 at 1001400 held 100 waited 0"}},
-		{8, 0, "persist s", []string{"released stock 0/s token 0 by n1/7 at 1001400 held 100 waited 0"}},
+		{8, 0, "persist s", []string{"released stock 0/s token 0 by /0 at 1001400 held 100 waited 0"}},
 		{8, 0, "pexpire s 5000", []string{"granted stock 0/s token 0 by n1/7 at 1001400 held 100 waited 0"}},
 		{8, 0, "getset s other", []string{"lost stock 0/s token 0 by n1/7 at 1001400 held 100 waited 0 broken getset"}},
 		{7, 0, "set n 5 nx px 5000", []string{"granted stock 0/n 5 0 by n1/7 at 1001400 held 0 waited 0"}},
@@ -101,25 +104,25 @@ func TestLockChanges(t *testing.T) {
 		{8, 0, "lock.break to reason stuck", []string{
 			"lost stock 0/to token 0 by n1/7 at 1001400 held 0 waited 0 broken lock.break stuck",
 		}},
-		{7, 0, "eval " + takeHash + " 1 h a", []string{"granted stock 0/h a 0 by n1/7 at 1001400 held 0 waited 0"}},
-		{8, 0, "hset h b 1 mode read a 2", []string{"granted stock 0/h b 0 by n1/8 at 1001400 held 0 waited 0"}},
-		{8, 0, "hset h c 1", []string{"granted stock 0/h c 0 by n1/8 at 1001400 held 0 waited 0"}},
-		{8, 0, "hdel h a a mode", []string{"released stock 0/h a 0 by n1/7 at 1001400 held 0 waited 0"}},
-		{8, 0, "eval " + dropHash + " 1 h b", []string{"released stock 0/h b 0 by n1/7 at 1001400 held 0 waited 0"}},
-		{7, 0, "eval " + takeHash + " 1 g a", []string{"granted stock 0/g a 0 by n1/7 at 1001400 held 0 waited 0"}},
+		{7, 0, "eval " + takeHash + " 1 h a", []string{"granted stock 0/h a 0 by n1/7 at 1001400 held 0 waited 0 shared"}},
+		{8, 0, "hset h b 1 mode read a 2", []string{"granted stock 0/h b 0 by n1/8 at 1001400 held 0 waited 0 shared"}},
+		{8, 0, "hset h c 1", []string{"granted stock 0/h c 0 by n1/8 at 1001400 held 0 waited 0 shared"}},
+		{8, 0, "hdel h a a mode", []string{"released stock 0/h a 0 by /0 at 1001400 held 0 waited 0"}},
+		{8, 0, "eval " + dropHash + " 1 h b", []string{"released stock 0/h b 0 by /0 at 1001400 held 0 waited 0"}},
+		{7, 0, "eval " + takeHash + " 1 g a", []string{"granted stock 0/g a 0 by n1/7 at 1001400 held 0 waited 0 shared"}},
 		{7, 0, "hset g b 1 c 1", []string{
-			"granted stock 0/g b 0 by n1/7 at 1001400 held 0 waited 0",
-			"granted stock 0/g c 0 by n1/7 at 1001400 held 0 waited 0",
+			"granted stock 0/g b 0 by n1/7 at 1001400 held 0 waited 0 shared",
+			"granted stock 0/g c 0 by n1/7 at 1001400 held 0 waited 0 shared",
 		}},
 		{8, 0, "lock.break g owner b", []string{
 			"lost stock 0/g b 0 by n1/7 at 1001400 held 0 waited 0 broken lock.break",
 		}},
 		{8, 0, "eval return{redis.call('del',KEYS[1])} 1 g c", []string{
 			"lost stock 0/g a 0 by n1/7 at 1001400 held 0 waited 0 broken del",
-			"released stock 0/g c 0 by n1/7 at 1001400 held 0 waited 0",
+			"released stock 0/g c 0 by /0 at 1001400 held 0 waited 0",
 		}},
-		{7, 0, "eval " + takeHash + " 1 f a", []string{"granted stock 0/f a 0 by n1/7 at 1001400 held 0 waited 0"}},
-		{7, 0, "hset f b 1", []string{"granted stock 0/f b 0 by n1/7 at 1001400 held 0 waited 0"}},
+		{7, 0, "eval " + takeHash + " 1 f a", []string{"granted stock 0/f a 0 by n1/7 at 1001400 held 0 waited 0 shared"}},
+		{7, 0, "hset f b 1", []string{"granted stock 0/f b 0 by n1/7 at 1001400 held 0 waited 0 shared"}},
 		{8, 0, "del f", []string{
 			"lost stock 0/f a 0 by n1/7 at 1001400 held 0 waited 0 broken del",
 			"lost stock 0/f b 0 by n1/7 at 1001400 held 0 waited 0 broken del",
@@ -129,7 +132,7 @@ func TestLockChanges(t *testing.T) {
 		{7, 0, "set q same nx px 5000", []string{"granted stock 0/q same 0 by n1/7 at 1001500 held 0 waited 0"}},
 		{8, 0, "rename q p", []string{
 			"lost stock 0/q same 0 by n1/7 at 1001500 held 0 waited 0 broken rename",
-			"released stock 0/p same 0 by n1/7 at 1001500 held 100 waited 0",
+			"released stock 0/p same 0 by /0 at 1001500 held 100 waited 0",
 			"granted stock 0/p same 0 by n1/7 at 1001500 held 0 waited 0",
 		}},
 		{7, 0, "lock.acquire d me px 5000", []string{"granted native 0/d me 4 by n1/7 at 1001500 held 0 waited 0"}},
@@ -138,7 +141,7 @@ func TestLockChanges(t *testing.T) {
 			"renewed native 0/d me 5 by n1/8 at 1001600 held 100 waited 0",
 			"granted native 0/e me 5 by n1/8 at 1001600 held 0 waited 0",
 		}},
-		{8, 0, "lock.downgrade d me", []string{"renewed native 0/d me 5 by n1/8 at 1001600 held 0 waited 0"}},
+		{8, 0, "lock.downgrade d me", []string{"renewed native 0/d me 5 by n1/8 at 1001600 held 0 waited 0 shared"}},
 		{8, 0, "lock.downgrade d me", nil},
 		{8, 0, "swapdb 2 3", nil},
 		{8, 0, "lock.releaseall 2 d e me", []string{
@@ -161,6 +164,9 @@ func TestLockChanges(t *testing.T) {
 	require.Contains(t, lines[maxLockChanges], "omitted")
 	require.Empty(t, told(7, 0, "eval", "redis.call('set','s','t','nx','px',5000) while true do end", "0"))
 	require.Len(t, told(7, 0, "eval", "redis.call('set','s','t','nx','px',5000)", "0"), 1)
+	require.Empty(t, told(8, 0, "eval", "redis.call('del','s') while true do end", "0"))
+	require.Equal(t, []string{"granted stock 0/z token 0 by n1/7 at 1001600 held 0 waited 0"},
+		told(7, 0, "set", "z", "token", "nx", "px", "5000"), "with nothing of the loss that was undone")
 }
 
 // TestWaitsThatEnd: who audits is told of each wait that ends without the lock once, for each of its keys, with the
@@ -197,7 +203,7 @@ func TestWaitsThatEnd(t *testing.T) {
 		{"lock.downgrade b you", []string{
 			"wait-ended native 0/a you 0 by n1/2 at 1001300 held 0 waited 100 refused two",
 			"wait-ended native 0/b you 0 by n1/2 at 1001300 held 0 waited 100 refused two",
-			"renewed native 0/b you 2 by n1/2 at 1001300 held 0 waited 0",
+			"renewed native 0/b you 2 by n1/2 at 1001300 held 0 waited 0 shared",
 		}},
 		{"lock.acquire a you session 2 wait 0", nil},
 		{"end-connections 2", []string{"wait-ended native 0/a you 0 by n1/2 at 1001300 held 0 waited 0 session"}},

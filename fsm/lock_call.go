@@ -156,7 +156,7 @@ func (c *call) LockEvent(e *locks.Event) {
 		}
 		e.Stock.ByName = e.Kind == locks.Released && c.Script == nil && c.lastBinding.deletes
 		c.recordStockLoss(e)
-		if c.Interest&event.InLocks != 0 {
+		if e.Kind == locks.Lost && c.Interest&event.InLocks != 0 {
 			c.auditStock(e)
 		}
 		c.watch.observe(e, c.NowMillis)

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"os"
@@ -199,8 +198,8 @@ func (s *source) parse(unreadable *int) {
 	if len(text) == 0 && !isTooLong {
 		return
 	}
-	var l audit.Line
-	if isTooLong || json.Unmarshal(text, &l) != nil || l.Event == "" {
+	l, err := audit.ParseLine(text)
+	if isTooLong || err != nil || l.Event == "" {
 		*unreadable++
 	} else if l.Run == 0 {
 		s.head = &l

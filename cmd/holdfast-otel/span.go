@@ -62,7 +62,7 @@ func (s *spanner) add(l *audit.Line) {
 		if l.WaitedMillis > 0 {
 			s.export(waitSpan, l, before(l, l.WaitedMillis))
 		}
-		if l.Kind == "stock" { // which is never renewed
+		if l.Kind == audit.Stock { // which is never renewed
 			s.keep(at, owner, l)
 		}
 	case event.LockWaitEnded:
@@ -90,7 +90,7 @@ func (s *spanner) add(l *audit.Line) {
 // missing, so the times of their ends are unknown.
 func (s *spanner) keep(at lock, owner string, l *audit.Line) {
 	for other, grant := range s.held[at] {
-		if other == owner || l.Limit == 1 || grant.Limit == 1 {
+		if other == owner || !l.Shared || !grant.Shared {
 			s.drop(at, other)
 		}
 	}
@@ -143,11 +143,14 @@ func (s *spanner) swap(l *audit.Line) {
 
 // endHold exports the hold that a line ends. grant is nil if it is not kept.
 func (s *spanner) endHold(l, grant *audit.Line) {
-	from := before(l, l.HeldMillis)
+	end, from := *l, before(l, l.HeldMillis)
 	if grant != nil && !grant.Time.After(l.Time) {
 		from = grant.Time
 	}
-	s.export(holdSpan, l, from)
+	if grant != nil && l.Client == "" { // a release of a stock lock has no client
+		end.Client, end.Addr, end.Name, end.User = grant.Client, grant.Addr, grant.Name, grant.User
+	}
+	s.export(holdSpan, &end, from)
 }
 
 // export exports a span that ends with a line.

@@ -108,8 +108,8 @@ func TestSpans(t *testing.T) {
 		{
 			"a flush",
 			[]string{
-				`1 1 granted k a {"kind":"stock"}`, `2 2 granted k b {"kind":"stock"}`,
-				`3 3 granted l a {"kind":"stock","db":1}`,
+				`1 1 granted k a {"kind":"stock","shared":true}`, `2 2 granted k b {"kind":"stock","shared":true}`,
+				`3 3 granted l a {"kind":"stock","shared":true,"db":1}`,
 				`4 4 granted n a`, `5 5 granted m a {"kind":"stock","cluster":"other"}`,
 				`9 6 flushed {"kind":"stock","reason":"flushed","command":"flushall"}`,
 				`9 7 flushed {"kind":"stock","reason":"flushed","command":"flushall"}`,
@@ -130,7 +130,9 @@ func TestSpans(t *testing.T) {
 		{
 			"a hash that many lose",
 			[]string{
-				`1 1 granted k a {"kind":"stock"}`, `2 2 granted k b {"kind":"stock"}`, `3 3 granted l b {"kind":"stock"}`,
+				`1 1 granted k a {"kind":"stock","shared":true}`,
+				`2 2 granted k b {"kind":"stock","shared":true}`,
+				`3 3 granted l b {"kind":"stock","shared":true}`,
 				`9 4 lost k {"kind":"stock","reason":"broken","count":2}`,
 			},
 			[]string{"lock hold 0/k a 1-9 error broken", "lock hold 0/k b 2-9 error broken"},
@@ -138,8 +140,8 @@ func TestSpans(t *testing.T) {
 		{
 			"ends that are missing",
 			[]string{
-				`1 1 granted k a {"kind":"stock","limit":1}`, `2 2 granted k b {"kind":"stock"}`,
-				`3 3 granted k c {"kind":"stock","limit":1}`, `4 4 granted k c {"kind":"stock","limit":1}`,
+				`1 1 granted k a {"kind":"stock"}`, `2 2 granted k b {"kind":"stock","shared":true}`,
+				`3 3 granted k c {"kind":"stock"}`, `4 4 granted k c {"kind":"stock"}`,
 				`9 5 flushed {"kind":"stock","reason":"flushed"}`,
 			},
 			[]string{"lock hold 0/k c 4-9 error flushed"},
@@ -147,8 +149,12 @@ func TestSpans(t *testing.T) {
 		{
 			"more holds than are kept",
 			[]string{
-				`1 1 granted k a {"kind":"stock"}`, `2 2 granted k b {"kind":"stock"}`, `3 3 granted l a {"kind":"stock"}`,
-				`4 4 granted k c {"kind":"stock"}`, `8 4 released k c {"kind":"stock","heldMillis":1000}`, `9 5 flushed {"kind":"stock","reason":"flushed"}`,
+				`1 1 granted k a {"kind":"stock","shared":true}`,
+				`2 2 granted k b {"kind":"stock","shared":true}`,
+				`3 3 granted l a {"kind":"stock","shared":true}`,
+				`4 4 granted k c {"kind":"stock","shared":true}`,
+				`8 4 released k c {"kind":"stock","heldMillis":1000}`,
+				`9 5 flushed {"kind":"stock","reason":"flushed"}`,
 			},
 			[]string{
 				"lock hold 0/k a 1-9 error flushed", "lock hold 0/k b 2-9 error flushed", "lock hold 0/l a 3-9 error flushed",

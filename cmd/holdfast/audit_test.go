@@ -94,7 +94,7 @@ func TestAuditOfKilledLeaders(t *testing.T) {
 		from = append(from, strings.NewReader(text))
 		alone, err := audit.Read([]io.Reader{strings.NewReader(text)}, func(l *audit.Line) bool { return l.Run == 0 })
 		require.NoError(t, err)
-		require.Len(t, alone.Lines, strings.Count(text, `"kind":`)-alone.Unreadable, "%s has a line twice", n.name)
+		require.Len(t, alone.Lines, strings.Count(text, `"id":`)-alone.Unreadable, "%s has a line twice", n.name)
 	}
 	trail, err := audit.Read(from, func(l *audit.Line) bool { return l.Run == 0 })
 	require.NoError(t, err)

@@ -25,9 +25,9 @@ func TestAuditAt(t *testing.T) {
 		return fmt.Sprintf(`{"time":"2026-01-01T02:%02d:00Z","cluster":"c","index":%d,"event":%q,"kind":"native","key":"k",`+
 			`"owner":%q%s}`, minute, index, what, owner, more)
 	}
-	write(path+".2", line(1, 1, "granted", "a", `,"limit":1`))
+	write(path+".2", line(1, 1, "granted", "a", ""))
 	write(path+".1", line(5, 2, "released", "a", `,"heldMillis":240000`), `{"event":"started","run":1,"node":"n1"}`)
-	write(path, line(10, 3, "granted", "b", `,"limit":1`), line(20, 4, "granted", "c", `,"limit":1`),
+	write(path, line(10, 3, "granted", "b", ""), line(20, 4, "granted", "c", ""),
 		line(22, 5, "renewed", "c", `,"note":"job 7"`), line(22, 6, "wait-ended", "d", `,"reason":"timeout"`))
 	history := func(at string, more ...string) (int, string) {
 		var out bytes.Buffer

@@ -85,15 +85,16 @@ type LockChange struct {
 	DB, Other int
 	Key       string
 	// Owner is the owner of the hold or of the wait. Node and Conn are the connection that took or requested the lock, if
-	// the log has it. Own is set if the connection is one of this incarnation of this node.
+	// the log has it. The release of a stock lock has none, since the grant has it. Own is set if the connection is one of
+	// this incarnation of this node.
 	Owner, Node string
 	Conn        int64
 	Own         bool
 	// Fence and Session are 0 if there is none.
 	Fence   int64
 	Session uint64
-	// Limit is the largest number of owners that may hold a lock that was granted or renewed, or 0 if it is not reported.
-	Limit int
+	// Shared is set in a grant or renewal if the lock may have other owners, too.
+	Shared bool
 	// Count is the number of owners that a hash lost, if they are too many to name. Owner is then empty. In LocksOmitted
 	// it is the number of changes.
 	Count int

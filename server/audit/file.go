@@ -2,7 +2,6 @@ package audit
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -263,8 +262,10 @@ func lastMarkIn(text []byte) mark {
 	for end := bytes.LastIndexByte(text, '\n'); end >= 0; end = bytes.LastIndexByte(text, '\n') {
 		text = text[:end]
 		last := text[bytes.LastIndexByte(text, '\n')+1:]
-		var line Line
-		if bytes.Contains(last, []byte(`"index":`)) && json.Unmarshal(last, &line) == nil && line.Run == 0 {
+		if !bytes.Contains(last, []byte(`"id":`)) {
+			continue
+		}
+		if line, err := ParseLine(last); err == nil && line.Run == 0 {
 			return mark{line.Cluster, line.Index, line.N}
 		}
 	}

@@ -3,7 +3,6 @@ package audit
 import (
 	"bufio"
 	"cmp"
-	"encoding/json"
 	"errors"
 	"io"
 	"slices"
@@ -14,28 +13,28 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// Trail is what several files say together.
+// Trail is the content of several files.
 type Trail struct {
-	// Lines are those of the log in its order, and behind them those of the nodes, each once.
+	// Lines has the lines of the log in the order of the log, and after them the lines of the nodes, each once.
 	Lines []Line
-	// Unreadable counts lines that are not valid, such as the beginning of one that a killed node did not complete.
+	// Unreadable is the number of invalid lines, such as the beginning of a line that a killed node did not complete.
 	Unreadable int
-	// Conflicts counts lines whose place in the log another line has with other content. All are in Lines.
+	// Conflicts is the number of lines of the log that have the ID of another line, and other content. All are in Lines.
 	Conflicts int
-	// Spans are the times for which a file is complete, for each file and in its order.
+	// Spans has the spans that each file covers, in the order of the file.
 	Spans []Span
 }
 
-// Span is a time of which a file has all lines of the log that its node wrote.
+// Span is a time for which a file has all lines of the log that its node wrote.
 type Span struct {
-	Node           string `json:"node,omitempty"` // "": the file does not say whose it is
+	Node           string `json:"node,omitempty"` // "" if no line of the file names the node
 	Cluster        string `json:"cluster"`
 	FromUnixMillis int64  `json:"fromUnixMillis"`
 	ToUnixMillis   int64  `json:"toUnixMillis"`
-	// FromIndex and ToIndex are of the entries of the first and the last line.
+	// FromIndex and ToIndex are the indexes of the entries of the first and the last line.
 	FromIndex uint64 `json:"fromIndex"`
 	ToIndex   uint64 `json:"toIndex"`
-	// Locks are the patterns of the locks whose lines the file has, with a blank between two; "": all locks.
+	// Locks has the patterns of the locks whose lines the file has, separated by blanks, or is "" for all locks.
 	Locks string `json:"locks,omitempty"`
 }
 
@@ -46,7 +45,7 @@ func (s *Span) Has(key string) bool {
 	})
 }
 
-// lineID tells lines apart.
+// lineID identifies a line. conflict numbers the lines of the log that have the same ID and other content.
 type lineID struct {
 	cluster, node string
 	index         uint64
@@ -56,15 +55,15 @@ type lineID struct {
 }
 
 const (
-	// MaxLineBytes bounds a line.
+	// MaxLineBytes bounds a line, in bytes.
 	MaxLineBytes = 64 << 10
-	// clockSlack is how far a clock may go back, or a hold's length differ from its ends, without a correction of the
-	// clock.
+	// clockSlack is the difference, in milliseconds, that does not yet count as a correction of the clock: between the
+	// times of two lines, or between the length of a hold and its ends.
 	clockSlack = 1000
 )
 
-// Read reads the lines that are wanted from files of several nodes, in any order. A reader has the lines of one node:
-// its file, behind the older ones.
+// Read reads the wanted lines from files of several nodes, in any order. A reader has the lines of one node: those of
+// its older files, and then those of the current file.
 func Read(from []io.Reader, want func(*Line) bool) (Trail, error) {
 	t := Trail{Lines: []Line{}}
 	at := make(map[lineID]int)
@@ -82,14 +81,14 @@ func Read(from []io.Reader, want func(*Line) bool) (Trail, error) {
 type fileReader struct {
 	*Trail
 	want  func(*Line) bool
-	at    map[lineID]int // the places of Lines
-	first int            // of the file's Spans
+	at    map[lineID]int // the positions in Lines
+	first int            // the position of the file's first span in Spans
 	node  string
-	// isOpen: the last of Spans goes on with the next line. index is of the last line of the log.
+	// isOpen is set if the next line may extend the last span. index is the index of the last line of the log.
 	isOpen bool
 	index  uint64
 	locks  string // as in Span
-	// isTorn: of a line before the next one a part is missing.
+	// isTorn is set if a damaged line comes before the next one.
 	isTorn bool
 }
 
@@ -103,16 +102,8 @@ func (f *fileReader) read(lines *bufio.Reader) error {
 		if err != nil && !errors.Is(err, io.EOF) {
 			return err
 		}
-		var line Line
-		switch {
-		case tooLong || len(text) > 1 && json.Unmarshal(text, &line) != nil:
-			f.Unreadable++
-			f.isTorn = tooLong || text[0] == '{' || text[0] == 0
-		case len(text) > 1 && line.Event == "":
-			f.Unreadable++
-		case len(text) > 1:
-			f.cover(&line)
-			f.add(&line)
+		if tooLong || len(text) > 1 {
+			f.readLine(text, tooLong)
 		}
 		if err != nil {
 			break
@@ -124,9 +115,23 @@ func (f *fileReader) read(lines *bufio.Reader) error {
 	return nil
 }
 
-// cover extends the span that the file covers. A span ends where lines were dropped or damaged, where a snapshot stands
-// for entries behind the last line, with the cluster, where a clock went back, and where other locks are written than
-// before. A process that ended within a line applies its entry again.
+func (f *fileReader) readLine(text []byte, tooLong bool) {
+	line, err := ParseLine(text)
+	switch {
+	case tooLong || err != nil:
+		f.Unreadable++
+		f.isTorn = tooLong || text[0] == '{' || text[0] == 0
+	case line.Event == "":
+		f.Unreadable++
+	default:
+		f.cover(&line)
+		f.add(&line)
+	}
+}
+
+// cover extends the last span by a line, or begins a span. A span ends where lines were dropped or damaged, where the
+// node restored a snapshot of later entries, and where the cluster, or the selection of locks, changes or a clock was
+// set back. A torn line before Started is no damage: the process applies the entry of the line again.
 func (f *fileReader) cover(l *Line) {
 	f.isOpen, f.isTorn = f.isOpen && (!f.isTorn || l.Event == Started), false
 	if l.Run != 0 {
@@ -155,8 +160,8 @@ func (f *fileReader) cover(l *Line) {
 	}
 }
 
-// locksOf returns the patterns in a line Started. If the text is so long that the last pattern may have been cut, locksOf
-// leaves that pattern out.
+// locksOf returns the patterns in a line Started. If the text is so long that the last pattern may have been cut,
+// locksOf leaves that pattern out.
 func locksOf(l *Line) string {
 	locks, _ := strings.CutPrefix(l.Text, auditLocks)
 	if len(l.Text) >= maxTextBytes {
@@ -165,12 +170,12 @@ func locksOf(l *Line) string {
 	return locks
 }
 
-// skips reports whether a line says that the node has not applied entries behind those that the file has lines of.
+// skips reports whether a line reports that the node has skipped entries after the last line of the log.
 func (f *fileReader) skips(l *Line) bool {
 	return l.Event == Restored && (l.Index > f.index || l.Cluster != f.Spans[len(f.Spans)-1].Cluster)
 }
 
-// add adds a line, unless another node's file had it. Only the client's own node says who the client is.
+// add adds a line, unless another file had it. It keeps the line of the client's node, which alone has the address.
 func (f *fileReader) add(line *Line) {
 	line.Key, line.Owner = line.Names()
 	if !f.want(line) {
@@ -238,7 +243,7 @@ func (t *Trail) CoversHold(h *Hold, toMillis int64) bool {
 	return t.Covers(h.Cluster, func(s *Span) bool { return s.Has(h.Key) }, h.SinceUnixMillis, toMillis)
 }
 
-// sort brings the lines of the log into its order, clusters one after another, and then those of nodes, by time.
+// sort sorts the lines of the log by cluster and ID, and after them the lines of nodes by time.
 func (t *Trail) sort() {
 	begun := make(map[string]time.Time)
 	for i := range t.Lines {
@@ -261,7 +266,7 @@ func (t *Trail) sort() {
 	})
 }
 
-// Hold is how long an owner held a lock. EndedUnixMillis is 0 where the files do not have the end.
+// Hold is a hold of a lock by an owner. EndedUnixMillis is 0 if the files do not have the end.
 type Hold struct {
 	Cluster         string `json:"cluster,omitempty"`
 	Key             string `json:"key"`
@@ -280,23 +285,23 @@ type Hold struct {
 	EndedUnixMillis int64  `json:"endedUnixMillis,omitempty"`
 	WaitedMillis    int64  `json:"waitedMillis,omitempty"`
 	Note            string `json:"note,omitempty"` // the last NOTE of LOCK.ACQUIRE
-	// Uncertain says why the hold may have had another beginning or end than this says; "": it had not.
+	// Uncertain is the reason for which the beginning or the end may be wrong, or "" if they are certain.
 	Uncertain string `json:"uncertain,omitempty"`
-	// Ended is released, lost, swapped (the hold goes on in another database), renewed (it goes on under another fence) or
-	// [EndMissing], and Reason why it was lost. Command, By and Text are of the command that took it away.
+	// Ended is released, lost, swapped (the hold continues in another database), renewed (it continues with another fence)
+	// or [EndMissing]. Reason is the reason of a loss, and Command, By and Text describe the command that caused the loss.
 	Ended   string `json:"ended,omitempty"`
 	Reason  string `json:"reason,omitempty"`
 	Command string `json:"command,omitempty"`
 	By      string `json:"by,omitempty"`
 	Text    string `json:"text,omitempty"`
-	// Index is of the entry that granted the lock, or that ended the hold where the files do not have the grant.
+	// Index is the index of the entry that granted the lock or, if the files do not have the grant, that ended the hold.
 	Index uint64 `json:"index"`
 }
 
-// EndMissing is how a hold ended whose end is not in the files: before another owner, or the same again, was granted.
+// EndMissing is the end of a hold whose end is not in the files: it ended before a later grant.
 const EndMissing = "end not in the files"
 
-// LinesMissing is the [Hold.Uncertain] of a hold that may have ended in a time that no file covers.
+// LinesMissing is the [Hold.Uncertain] of a hold that may have ended at a time that no file covers.
 const LinesMissing = "lines are missing since"
 
 // At reports whether the lock was held at an instant.
@@ -304,8 +309,9 @@ func (h *Hold) At(unixMillis int64) bool {
 	return h.SinceUnixMillis <= unixMillis && (h.EndedUnixMillis == 0 || unixMillis <= h.EndedUnixMillis)
 }
 
-// Holds makes holds of the lines, in the order of their grants. An owner has one hold of a lock: with another grant the
-// hold before is over, whatever the files lack, and so are those of others where the lock has room for one owner.
+// Holds returns the holds in the lines, in the order of their grants. An owner has one hold of a lock. So a grant ends
+// the owner's former hold even if the files do not have that end, and the holds of other owners unless they share the
+// lock.
 func (t *Trail) Holds() []Hold {
 	b := holdBuilder{holds: []Hold{}, open: make(map[lockID]map[string]int), former: make(map[string]string)}
 	for i := range t.Lines {
@@ -327,7 +333,7 @@ func (t *Trail) Holds() []Hold {
 	return b.holds
 }
 
-// end is the last instant of which the files say something about a cluster.
+// end returns the last instant that the files cover for a cluster.
 func (t *Trail) end(cluster string) (atMillis int64) {
 	for i := range t.Spans {
 		if s := &t.Spans[i]; s.Cluster == cluster {
@@ -337,7 +343,7 @@ func (t *Trail) end(cluster string) (atMillis int64) {
 	return atMillis
 }
 
-// lockID names a lock.
+// lockID identifies a lock.
 type lockID struct {
 	cluster string
 	db      int
@@ -346,16 +352,16 @@ type lockID struct {
 
 type holdBuilder struct {
 	holds []Hold
-	begun []beginning // of each
-	// open are the places of holds without an end, by lock and owner.
+	begun []beginning // of each hold
+	// open has the positions of the holds without an end, by lock and owner.
 	open map[lockID]map[string]int
-	// former is the cluster with whose state another began.
+	// former has for a cluster the cluster whose state it began with.
 	former map[string]string
 }
 
-// beginning is what the grant of a hold said.
+// beginning has the fields of the grant, or of a later renewal, that decide how a hold may end.
 type beginning struct {
-	limit     int
+	isShared  bool
 	ageMillis int64 // of the key of a stock lock
 }
 
@@ -372,7 +378,7 @@ func (b *holdBuilder) add(l *Line) {
 			n = b.begin(id, l, at)
 			b.begun[n].ageMillis = l.HeldMillis
 		}
-		b.begun[n].limit = l.Limit
+		b.begun[n].isShared = l.Shared
 		h := &b.holds[n]
 		h.Session, h.Client, h.Addr, h.Name, h.User, h.Note = l.Session, l.Client, l.Addr, l.Name, l.User, l.Note
 	case event.LockReleased, event.LockTaken:
@@ -401,7 +407,7 @@ func (b *holdBuilder) add(l *Line) {
 	}
 }
 
-// endOwner ends a hold of a lock as a line says that is about one owner, or about all.
+// endOwner ends a hold of a lock by a line of its owner, or of all owners.
 func (b *holdBuilder) endOwner(id lockID, n int, l *Line, at int64) {
 	b.end(n, l, at)
 	b.holds[n].correct(l, b.begun[n].ageMillis)
@@ -414,8 +420,8 @@ func (b *holdBuilder) end(n int, l *Line, at int64) {
 	h.Note = cmp.Or(l.Note, h.Note)
 }
 
-// takeDatabases takes the stock locks out of the open ones that a line of a database, or of two, is about. It returns
-// the places of their holds, in order.
+// takeDatabases removes the stock locks of a flushed database, or of two swapped ones, from the open locks. It returns
+// the positions of their holds, in order.
 func (b *holdBuilder) takeDatabases(l *Line) (taken []int) {
 	for id, owners := range b.open {
 		isOf := id.db == l.DB || l.Event == event.LocksSwapped && id.db == l.ToDB
@@ -436,12 +442,12 @@ func (b *holdBuilder) takeDatabases(l *Line) (taken []int) {
 // begin adds a hold without an end.
 func (b *holdBuilder) begin(id lockID, l *Line, since int64) int {
 	n := len(b.holds)
-	b.holds, b.begun = append(b.holds, holdOf(l, since)), append(b.begun, beginning{limit: l.Limit})
+	b.holds, b.begun = append(b.holds, holdOf(l, since)), append(b.begun, beginning{isShared: l.Shared})
 	b.keepOpen(id, l.Owner, n)
 	return n
 }
 
-// keepOpen records that the nth hold is the owner's of a lock, and has no end.
+// keepOpen adds the nth hold to the open ones.
 func (b *holdBuilder) keepOpen(id lockID, owner string, n int) {
 	if b.open[id] == nil {
 		b.open[id] = make(map[string]int)
@@ -449,8 +455,8 @@ func (b *holdBuilder) keepOpen(id lockID, owner string, n int) {
 	b.open[id][owner] = n
 }
 
-// findOrBegin finds the hold of a line's owner. If the files do not have its grant, it began as long before as the line
-// says.
+// findOrBegin returns the position of the open hold of a line's owner. If the files do not have the grant, it begins a
+// hold by the duration in the line.
 func (b *holdBuilder) findOrBegin(id lockID, l *Line, at int64) int {
 	if n, isOpen := b.owners(id)[l.Owner]; isOpen {
 		return n
@@ -458,7 +464,7 @@ func (b *holdBuilder) findOrBegin(id lockID, l *Line, at int64) int {
 	return b.begin(id, l, at-l.HeldMillis)
 }
 
-// owners are the open holds of a lock by owner, also those of the cluster with whose state this one began.
+// owners returns the open holds of a lock by owner, including those of the cluster whose state this one began with.
 func (b *holdBuilder) owners(id lockID) map[string]int {
 	old := id
 	if old.cluster = b.former[id.cluster]; old.cluster != "" {
@@ -472,25 +478,19 @@ func (b *holdBuilder) owners(id lockID) map[string]int {
 	return b.open[id]
 }
 
-// endMissing ends the holds that cannot go on beside one that is granted, though the files do not have their ends. If
-// the lock has room for more than one owner, those that it has no room for are not known: all are uncertain.
+// endMissing ends the holds that cannot exist beside one that is granted. The files do not have their ends.
 func (b *holdBuilder) endMissing(id lockID, l *Line, at int64) {
 	owners := b.owners(id)
 	for owner, n := range owners {
-		if h := &b.holds[n]; owner == l.Owner || l.Limit == 1 || b.begun[n].limit == 1 {
+		if h := &b.holds[n]; owner == l.Owner || !l.Shared || !b.begun[n].isShared {
 			h.EndedUnixMillis, h.Ended, h.Uncertain = at, EndMissing, EndMissing
 			delete(owners, owner)
 		}
 	}
-	if l.Limit > 1 && len(owners) >= l.Limit {
-		for _, n := range owners {
-			b.holds[n].Uncertain = "more hold the lock than it has room for"
-		}
-	}
 }
 
-// correct takes the beginning of a hold from its length where a clock was corrected meanwhile. A stock lock's length is
-// the age of its key, which had an age at the grant.
+// correct sets the beginning of a hold by its duration if a clock was corrected meanwhile. The line of a stock lock has
+// the age of the key, so ageMillis is the age at the grant.
 func (h *Hold) correct(l *Line, ageMillis int64) {
 	length, held := h.EndedUnixMillis-h.SinceUnixMillis, max(0, l.HeldMillis-ageMillis)
 	if length < 0 || max(length-held, held-length) > clockSlack {

@@ -101,21 +101,25 @@ func TestHoldsOfPartialFiles(t *testing.T) {
 	}{
 		{
 			"whole",
-			[]string{"1 c 1 granted k a {\"limit\":1}\n 5 c 2 released k a {\"heldMillis\":4000}\n" +
+			[]string{"1 c 1 granted k a\n 5 c 2 released k a {\"heldMillis\":4000}\n" +
 				"6 c 3 granted k b"},
 			[]string{"c k a 1-5 released", "c k b 6-0"},
 		},
 		{
 			"end missing",
-			[]string{"1 c 1 granted k a {\"limit\":1}\n 3 c 2 granted k b {\"limit\":1}"},
+			[]string{"1 c 1 granted k a\n 3 c 2 granted k b"},
 			[]string{"c k a 1-3 end not in the files: end not in the files", "c k b 3-0"},
 		},
 		{
 			"shared after exclusive",
-			[]string{"1 c 1 granted k a {\"limit\":1}\n 3 c 2 granted k b"},
+			[]string{"1 c 1 granted k a\n 3 c 2 granted k b {\"shared\":true}"},
 			[]string{"c k a 1-3 end not in the files: end not in the files", "c k b 3-0"},
 		},
-		{"shared", []string{"1 c 1 granted k a\n 3 c 2 granted k b"}, []string{"c k a 1-0", "c k b 3-0"}},
+		{
+			"shared",
+			[]string{"1 c 1 granted k a {\"shared\":true}\n 3 c 2 granted k b {\"shared\":true}"},
+			[]string{"c k a 1-0", "c k b 3-0"},
+		},
 		{
 			"two clusters",
 			[]string{
@@ -144,7 +148,7 @@ func TestHoldsOfPartialFiles(t *testing.T) {
 		},
 		{
 			"clock set forth",
-			[]string{"100 c 1 granted k a {\"limit\":1}\n 900 c 2 lost k a {\"heldMillis\":50000}"},
+			[]string{"100 c 1 granted k a\n 900 c 2 lost k a {\"heldMillis\":50000}"},
 			[]string{"c k a 850-900 lost: the clock was corrected"},
 		},
 		{
@@ -172,14 +176,15 @@ func TestHoldsOfPartialFiles(t *testing.T) {
 		},
 		{
 			"swapped",
-			[]string{"1 c 1 granted k a {\"limit\":1}\n 2 c 2 granted k b {\"db\":3,\"limit\":1}\n" +
+			[]string{"1 c 1 granted k a\n 2 c 2 granted k b {\"db\":3}\n" +
 				"2 c 3 granted o a {\"db\":1}\n 5 c 4 swapped {\"db\":3}\n 7 c 5 released k b {\"heldMillis\":5000}\n" +
 				"9 c 6 released k a {\"db\":3,\"heldMillis\":8000}"},
 			[]string{"c k a 1-5 swapped", "c k b 2-5 swapped", "c o a 2-0", "c k a 5-9 released", "c k b 5-7 released"},
 		},
 		{
 			"many owners at once",
-			[]string{"1 c 1 granted k a\n 2 c 2 granted k b {\"heldMillis\":1000}\n 2 c 3 granted x b\n" +
+			[]string{"1 c 1 granted k a {\"shared\":true}\n" +
+				"2 c 2 granted k b {\"heldMillis\":1000,\"shared\":true}\n 2 c 3 granted x b\n" +
 				"5 c 9 lost k {\"count\":3,\"heldMillis\":4000}"},
 			[]string{"c k a 1-5 lost", "c k b 2-5 lost", "c x b 2-0"},
 		},
@@ -206,7 +211,7 @@ func TestHoldsOfPartialFiles(t *testing.T) {
 		},
 		{
 			"shared since a downgrade",
-			[]string{"1 c 1 granted k a {\"limit\":1}\n 3 c 2 renewed k a\n 5 c 3 granted k b\n" +
+			[]string{"1 c 1 granted k a\n 3 c 2 renewed k a {\"shared\":true}\n 5 c 3 granted k b {\"shared\":true}\n" +
 				"7 c 4 released k a {\"heldMillis\":6000}\n 8 c 5 released k b {\"heldMillis\":3000}"},
 			[]string{"c k a 1-7 released", "c k b 5-8 released"},
 		},
@@ -330,11 +335,15 @@ func TestReadHostile(t *testing.T) {
 	good := `{"time":"2026-01-01T00:00:00Z","cluster":"c","index":1,"event":"granted","key":"k","owner":"a"}` + "\n"
 	forged := strings.Replace(good, `"owner":"a"`, `"owner":"b"`, 1)
 	named := strings.Replace(good, `"owner"`, `"addr":"x","owner"`, 1)
+	var strange string
+	for _, id := range []string{"c/1.", "c/1", "c/x.0", "c", "c/-1.0", "c/1.x", "/"} {
+		strange += fmt.Sprintf(`{"time":"2026-01-01T00:00:00Z","id":%q,"event":"granted","key":"k","owner":"z"}`+"\n", id)
+	}
 	trail, err := Read([]io.Reader{
-		strings.NewReader(long + good + long), strings.NewReader(forged), strings.NewReader(forged + named),
+		strings.NewReader(long + good + long), strings.NewReader(forged), strings.NewReader(strange + forged + named),
 	}, func(*Line) bool { return true })
 	require.NoError(t, err)
-	require.Equal(t, 2, trail.Unreadable)
+	require.Equal(t, 2+7, trail.Unreadable)
 	require.Equal(t, 1, trail.Conflicts)
 	require.Len(t, trail.Lines, 2)
 	require.Equal(t, "x", trail.Lines[0].Addr)

@@ -3,7 +3,6 @@
 package audit
 
 import (
-	"encoding/json"
 	"log/slog"
 	"net"
 	"os"
@@ -39,8 +38,8 @@ func received(t *testing.T, d net.Conn, messages int) (lines []Line) {
 		require.NoError(t, err)
 		message := syslogMessage.FindSubmatch(buffer[:n])
 		require.NotNil(t, message, "%s", buffer[:n])
-		var l Line
-		require.NoError(t, json.Unmarshal(message[1], &l))
+		l, err := ParseLine(message[1])
+		require.NoError(t, err)
 		lines = append(lines, l)
 	}
 	return lines
