@@ -319,6 +319,7 @@ func TestRotation(t *testing.T) {
 			l.Changes(index, []event.LockChange{changed(key, "a", event.LockGranted)})
 		}
 		require.NoError(t, l.Close())
+		require.EqualValues(t, 4000+1, l.Lines())
 		l = opened(t, path, some)
 	}
 	require.NoError(t, l.Close())

@@ -2,23 +2,23 @@ package audit
 
 import "sync"
 
-// clients are the connections of the node by their numbers: those that are open, and the last that were, since what a
-// client did last may be written after its connection has ended.
+// clients has the connections of the node by their numbers: the open ones, and the last that were closed, since the
+// line of a client's last command may be written after the connection was closed.
 type clients struct {
 	mu    sync.Mutex
 	known map[int64]string       // [Client.encoded]
-	gone  [maxEndedClients]int64 // a ring
+	gone  [maxEndedClients]int64 // a ring of closed connections
 	next  int
 }
 
 const (
-	// maxEndedClients bounds the remembered connections that have ended.
+	// maxEndedClients bounds the closed connections that are known.
 	maxEndedClients = 4096
 	// maxNameBytes bounds a client's name, and its user's name.
 	maxNameBytes = 128
 )
 
-// SetClient notes who a connection is. It is called again when the name or the user has changed.
+// SetClient records the client of a connection. It is called again when the name or the user has changed.
 func (l *Log) SetClient(conn int64, c Client) {
 	if l == nil {
 		return
@@ -33,7 +33,7 @@ func (l *Log) SetClient(conn int64, c Client) {
 	cs.known[conn] = c.encoded()
 }
 
-// ClientGone notes that a connection has ended.
+// ClientGone records that a connection was closed.
 func (l *Log) ClientGone(conn int64) {
 	if l == nil {
 		return

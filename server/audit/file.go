@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// output is where lines go. write takes whole lines.
+// output is the destination of lines: files, a pipe or the syslog daemon. write takes whole lines.
 type output interface {
 	write(lines []byte) error
 	close()
 }
 
-// pipe is an output that somebody else looks after.
+// pipe is an output that close does not close.
 type pipe struct{ w io.Writer }
 
 func (p *pipe) write(lines []byte) error {
@@ -28,33 +28,40 @@ func (p *pipe) write(lines []byte) error {
 
 func (p *pipe) close() {}
 
-// FileCount is how many files there are at most.
+// FileCount bounds the files, including the current one.
 const FileCount = 8
 
 const (
-	// checkEvery is the time between two looks whether others have renamed or removed the file.
+	// checkEvery is the time between two checks whether another program has renamed or removed the file.
 	checkEvery = time.Second
-	// rotateEvery is the time between two tries to rotate files after one has failed.
+	// rotateEvery is the time between two rotations of which the first has failed.
 	rotateEvery = time.Minute
+	// writeBackBytes and writeBackEvery bound the lines that the kernel gathers before it writes them to the disk. A
+	// request to the disk costs the processor as much as a hundred lines.
+	writeBackBytes = 512 << 10
+	writeBackEvery = time.Second
 )
 
-// files are the file that is written and the older ones. Only the goroutine that writes uses them.
+// files is the current file and the older ones. Only the goroutine that writes uses it.
 type files struct {
 	path   string
 	logger *slog.Logger
-	f      *os.File // nil: it could not be opened anew
+	f      *os.File // nil if the current file could not be opened again
 	size   int64
-	most   int64 // of a file
-	// head is the line that each file begins with.
+	// backed is the part of size that the kernel was told to write to the disk.
+	backed int64
+	most   int64 // the limit of a file
+	// head is the first line of each file.
 	head []byte
-	// torn: the file may end within a line.
+	// torn is set if the file may end within a line.
 	torn bool
-	// checked is when f was last found at path. No rotation begins before rotateAt.
-	checked, rotateAt time.Time
+	// checked is the time at which f was last found at path, and backedAt that of the last writeBack. No rotation begins
+	// before rotateAt.
+	checked, backedAt, rotateAt time.Time
 }
 
-// openFiles opens the file, and finds the last line of the log in it. A process that ended within a line leaves the
-// beginning of one: the next begins on a line of its own, and the reader passes over the rest.
+// openFiles opens the current file, and finds the last line of the log in the files. If a process has ended within a
+// line, the next line begins on a line of its own, and the reader skips the incomplete one.
 func openFiles(path string, most int64, logger *slog.Logger) (output, mark, error) {
 	f := &files{path: path, logger: logger, most: most / FileCount}
 	if err := f.open(); err != nil {
@@ -71,7 +78,8 @@ func openFiles(path string, most int64, logger *slog.Logger) (output, mark, erro
 	return f, last, nil
 }
 
-// openRegular opens a regular file. It follows no symbolic link: who may write to the folder would choose the file.
+// openRegular opens a regular file. It follows no symbolic link, by which a user with write access to the folder could
+// choose another file.
 func openRegular(path string, flag int) (*os.File, fs.FileInfo, error) {
 	file, err := os.OpenFile(path, flag|openFlags, 0o600)
 	if err != nil {
@@ -91,8 +99,8 @@ func openRegular(path string, flag int) (*os.File, fs.FileInfo, error) {
 	return file, info, nil
 }
 
-// Check proves that [Open] can write the file, also while a process writes it, or reach the syslog daemon. A file that
-// it creates it removes.
+// Check reports an error if [Open] could not write the file, or could not reach the syslog daemon. Another process may
+// be writing the file. Check removes a file that it has created.
 func Check(path string) error {
 	switch path {
 	case Stdout:
@@ -122,7 +130,7 @@ func Check(path string) error {
 
 func (f *files) open() error {
 	if _, err := os.Lstat(f.path); errors.Is(err, fs.ErrNotExist) {
-		_ = os.Rename(f.older(0), f.path) // of a rotation that was interrupted
+		_ = os.Rename(f.older(0), f.path) // a rotation was interrupted
 	}
 	file, info, err := openRegular(f.path, os.O_CREATE|os.O_RDWR|os.O_APPEND)
 	if err != nil {
@@ -139,11 +147,11 @@ func (f *files) open() error {
 		file.Close()
 		return err
 	}
-	f.f, f.size, f.torn, f.checked = file, info.Size(), last[0] != '\n', time.Now()
+	f.f, f.size, f.backed, f.torn, f.checked = file, info.Size(), info.Size(), last[0] != '\n', time.Now()
 	return nil
 }
 
-// older is the path of the nth older file. FILE.0 exists within a rotation alone.
+// older returns the path of the nth older file. FILE.0 exists only during a rotation.
 func (f *files) older(n int) string { return f.path + "." + strconv.Itoa(n) }
 
 func (f *files) write(lines []byte) error {
@@ -169,14 +177,22 @@ func (f *files) write(lines []byte) error {
 		lines = append([]byte{'\n'}, lines...)
 	}
 	n, err := f.f.Write(lines)
-	writeBack(f.f, f.size, int64(n))
 	f.size += int64(n)
+	if f.size-f.backed >= writeBackBytes || now.Sub(f.backedAt) >= writeBackEvery {
+		f.writeBack()
+		f.backedAt = now
+	}
 	f.torn = err != nil && (n > 0 || f.torn)
 	return err
 }
 
-// check closes the file if its path has none or another one, since others have renamed or removed the file. If they
-// have truncated it, check takes the size.
+func (f *files) writeBack() {
+	writeBack(f.f, f.backed, f.size-f.backed)
+	f.backed = f.size
+}
+
+// check closes the file if another program has renamed or removed it. If another program has truncated the file, check
+// updates the size.
 func (f *files) check(now time.Time) {
 	f.checked = now
 	named, err := os.Lstat(f.path)
@@ -186,15 +202,16 @@ func (f *files) check(now time.Time) {
 	if err == nil {
 		if open, err := f.f.Stat(); err == nil && os.SameFile(named, open) {
 			f.size = open.Size()
+			f.backed = min(f.backed, f.size)
 			return
 		}
 	}
 	f.close()
 }
 
-// rotate makes the file the first of the older ones, of which the last is removed if there is no room. If a file cannot
-// be renamed, the current file stays in its place and open. The file is moved away first: when that fails, no older
-// file is lost.
+// rotate makes the current file the first of the older ones. If there are FileCount files, it removes the last. If a
+// file cannot be renamed, the current file stays in its place and open. rotate renames the current file first, so that
+// no older file is lost if this fails.
 func (f *files) rotate() error {
 	switch err := os.Rename(f.path, f.older(0)); {
 	case errors.Is(err, fs.ErrNotExist):
@@ -203,7 +220,7 @@ func (f *files) rotate() error {
 	case err != nil:
 		return err
 	}
-	free := 1 // the first number without a file, or the last of all
+	free := 1 // the first number without a file, or the last number
 	for ; free < FileCount-1; free++ {
 		if _, err := os.Lstat(f.older(free)); errors.Is(err, fs.ErrNotExist) {
 			break
@@ -220,13 +237,14 @@ func (f *files) rotate() error {
 
 func (f *files) close() {
 	if f.f != nil {
+		f.writeBack()
 		f.f.Close()
 		f.f = nil
 	}
 }
 
-// lastMark is the place of the last whole line of the log in a file; zero: the file has none, or does not exist. It
-// reads the file in blocks from the end.
+// lastMark returns the mark of the last complete line of the log in a file, or zero if the file has none or does not
+// exist. It reads the file in blocks from the end.
 func lastMark(path string) (mark, error) {
 	f, info, err := openRegular(path, os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -243,7 +261,7 @@ func lastMark(path string) (mark, error) {
 		if _, err := f.ReadAt(text, begin); err != nil && !errors.Is(err, io.EOF) {
 			return mark{}, err
 		}
-		if begin > 0 { // the first line may have begun before: the next block ends with it
+		if begin > 0 { // the first line may have begun in the block before, which then ends with it
 			first := bytes.IndexByte(text, '\n') + 1
 			if first < len(text) {
 				begin, text = begin+int64(first), text[first:]
@@ -257,7 +275,7 @@ func lastMark(path string) (mark, error) {
 	return mark{}, nil
 }
 
-// lastMarkIn is lastMark of a text that begins with a line. What follows the last newline is no whole line.
+// lastMarkIn is lastMark of a text that begins with a line. The text after the last newline is no complete line.
 func lastMarkIn(text []byte) mark {
 	for end := bytes.LastIndexByte(text, '\n'); end >= 0; end = bytes.LastIndexByte(text, '\n') {
 		text = text[:end]
@@ -272,5 +290,5 @@ func lastMarkIn(text []byte) mark {
 	return mark{}
 }
 
-// blockBytes is how much of a file is read at once: more than a line takes.
+// blockBytes is the size of a block, and larger than any line.
 const blockBytes = 1 << 20

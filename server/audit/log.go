@@ -17,55 +17,57 @@ import (
 	"github.com/holdfast/holdfast/server/loglimit"
 )
 
-// Stdout and Syslog are the [Config.Path] of the process's standard output, and of the syslog daemon of the machine.
+// Stdout and Syslog are the values of [Config.Path] for the standard output and the syslog daemon of the machine.
 const (
 	Stdout = "stdout"
 	Syslog = "syslog"
 )
 
-// Config is what a [Log] is told.
+// Config configures a [Log].
 type Config struct {
-	// Path is the file that is written now. Older ones have ".1", ".2" and so on behind it, the newest first.
+	// Path is the current file. The older files have the suffixes ".1", ".2" and so on, the newest first.
 	Path   string
-	Stdout io.Writer // of the Path [Stdout]
-	// Bytes is what all files may take together.
+	Stdout io.Writer // for the Path [Stdout]
+	// Bytes is the limit of all files together.
 	Bytes int64
-	// Patterns are those of the keys whose changes are written; none: all are.
+	// Patterns select the keys whose changes are written. Without patterns, those of all keys are.
 	Patterns []string
 	Node     string
 	Logger   *slog.Logger
 }
 
-// Log writes lines. All methods but Open's work on nil: nobody audits.
+// Log is an audit log. A nil *Log is the log of a node that does not audit: it ignores all calls except [Log.Changes].
 type Log struct {
 	config Config
-	// room bounds what waits, in bytes. What is being written counts for as much again.
+	// room bounds pending, in bytes. The lines that are being written may take as much again.
 	room int
 	out  output
-	// chunk is about how much is written at once, in whole lines; 0: one line.
+	// chunk is the size of a write, in bytes, rounded up to a whole line. The last write of several is up to twice as
+	// long. If chunk is 0, a write has one line.
 	chunk   int
 	run     int64
 	lines   atomic.Uint64
 	dropped atomic.Uint64
-	// wake is poked when something waits, and full when much does.
+	// wake is signaled when pending has lines, and full when it has at least chunkBytes.
 	wake    chan struct{}
 	full    chan struct{}
 	quit    chan struct{}
 	ended   chan struct{}
 	closing sync.Once
 
-	mu         sync.Mutex // guards what follows
-	encoder    encoder
-	pending    []byte
-	unreported uint64 // lines behind pending that were dropped, and that no line "dropped" counts yet
-	notes      int    // of this run
-	// written is the place of the last line that an earlier run has written; zero: this run is behind it.
+	mu           sync.Mutex // guards the fields from here to clients
+	encoder      encoder
+	pending      []byte // the buffer: the lines that are not being written yet
+	pendingLines uint64
+	unreported   uint64 // lines that were dropped after those in pending, and that no Dropped line counts yet
+	notes        int    // lines of the node in this run
+	// written is the last line that an earlier run wrote, or zero once this run has applied a later one.
 	written mark
 
 	clients clients
 }
 
-// mark is the place of a line of the log.
+// mark is the position of a line of the log.
 type mark struct {
 	cluster string
 	index   uint64
@@ -73,17 +75,18 @@ type mark struct {
 }
 
 const (
-	// waitingBytes bounds what waits to be written: at 10,000 changes a second, for three seconds.
+	// waitingBytes bounds the buffer: it has room for the lines of five seconds at 10,000 changes a second.
 	waitingBytes = 8 << 20
-	// gatherFor is how long lines wait for others: a write for each entry costs more than all else here.
+	// gatherFor is the time for which lines are gathered before they are written: a write for each entry would cost more
+	// than everything else in this package.
 	gatherFor = 50 * time.Millisecond
-	// closeWithin is how long Close waits for the last lines.
+	// closeWithin is the time for which Close waits for the last lines.
 	closeWithin = 2 * time.Second
-	// tellAfter is how long the lines that waited may take to be written before a message says so.
+	// tellAfter is the duration of writing the buffer after which a warning is logged.
 	tellAfter = 15 * time.Second
 )
 
-// Open opens the file, or what takes its place, and writes until Close.
+// Open opens the output, and writes lines to it until Close.
 func Open(c Config) (*Log, error) {
 	l := newLog(c)
 	var err error
@@ -122,7 +125,7 @@ func (l *Log) start() {
 	go l.write()
 }
 
-// Begin sets the ID of the cluster. It is called before the first changes come.
+// Begin sets the ID of the cluster. It is called before the first [Log.Changes].
 func (l *Log) Begin(cluster string) {
 	if l == nil {
 		return
@@ -132,7 +135,7 @@ func (l *Log) Begin(cluster string) {
 	l.encoder = encoder{cluster: cluster}
 }
 
-// Close writes what waits, for as long as the disk or the reader of a pipe lets it within two seconds.
+// Close writes the buffer. It fails if that takes longer than two seconds.
 func (l *Log) Close() error {
 	if l == nil {
 		return nil
@@ -146,7 +149,7 @@ func (l *Log) Close() error {
 	}
 }
 
-// Changes takes what happened to locks in an entry. It does not wait.
+// Changes adds the lines of the changes of an entry to the buffer. It does not wait for a write.
 func (l *Log) Changes(index uint64, changes []event.LockChange) {
 	l.mu.Lock()
 	l.clients.mu.Lock()
@@ -156,13 +159,14 @@ func (l *Log) Changes(index uint64, changes []event.LockChange) {
 		case written:
 		case ch.What == event.LocksOmitted:
 			l.dropped.Add(uint64(ch.Count))
-			l.pending = append(l.pending, l.noted(Line{Event: Dropped, Count: uint64(ch.Count)})...)
+			l.addNote(Line{Event: Dropped, Count: uint64(ch.Count)})
 		case (l.isWanted(ch.Key) || isOfDatabase(ch.What)) && l.hasRoom():
 			client := ""
 			if ch.Own {
 				client = l.clients.known[ch.Conn]
 			}
 			l.pending = l.encoder.append(l.pending, index, n, ch, client)
+			l.pendingLines++
 		}
 	}
 	l.clients.mu.Unlock()
@@ -170,7 +174,7 @@ func (l *Log) Changes(index uint64, changes []event.LockChange) {
 	poke(l.wake)
 }
 
-// isWritten reports whether an earlier run has written a line. The caller holds mu.
+// isWritten reports whether an earlier run has written the line of a change. The caller holds mu.
 func (l *Log) isWritten(index uint64, n int) bool {
 	w := &l.written
 	if w.index == 0 || w.cluster != l.encoder.cluster {
@@ -183,8 +187,8 @@ func (l *Log) isWritten(index uint64, n int) bool {
 	return false
 }
 
-// isWanted reports whether the changes of a key are written. A pattern that takes too long matches: no key hides by its
-// length.
+// isWanted reports whether the changes of a key are written. A pattern that exceeds the step limit matches, so that a
+// client cannot hide a lock by a long key.
 func (l *Log) isWanted(key string) bool {
 	if len(l.config.Patterns) == 0 {
 		return true
@@ -199,13 +203,14 @@ func (l *Log) isWanted(key string) bool {
 }
 
 const (
-	// MaxPatterns is how many patterns there are at most: each change of a lock is matched when it is applied.
+	// MaxPatterns bounds the patterns, since each change is compared with all of them when it is applied.
 	MaxPatterns = 32
-	// maxMatchSteps bounds the work for a key and a pattern.
+	// maxMatchSteps bounds the work of comparing a key with a pattern.
 	maxMatchSteps = 10_000
 )
 
-// hasRoom reports whether one more line may wait, and counts it if not. The caller holds mu.
+// hasRoom reports whether the buffer has room for one more line. If not, it counts the line as dropped. The caller
+// holds mu.
 func (l *Log) hasRoom() bool {
 	if len(l.pending) >= chunkBytes {
 		poke(l.full)
@@ -218,7 +223,7 @@ func (l *Log) hasRoom() bool {
 	return false
 }
 
-// Note writes a line of the node. Its time is now.
+// Note adds a line of the node, with the current time, to the buffer.
 func (l *Log) Note(line Line) {
 	if l == nil {
 		return
@@ -227,10 +232,16 @@ func (l *Log) Note(line Line) {
 	line.Text, line.By = cut(line.Text), cut(line.By)
 	l.mu.Lock()
 	if l.hasRoom() {
-		l.pending = append(l.pending, l.noted(line)...)
+		l.addNote(line)
 	}
 	l.mu.Unlock()
 	poke(l.wake)
+}
+
+// addNote adds a line of the node to the buffer. The caller holds mu.
+func (l *Log) addNote(line Line) {
+	l.pending = append(l.pending, l.noted(line)...)
+	l.pendingLines++
 }
 
 // noted encodes a line of the node. The caller holds mu.
@@ -242,8 +253,7 @@ func (l *Log) noted(line Line) []byte {
 	return append(text, '\n')
 }
 
-// Lines and Dropped are how many lines this run has written, and how many it has not, for want of room or since the
-// write failed.
+// Lines returns the number of lines that this run has written.
 func (l *Log) Lines() uint64 {
 	if l == nil {
 		return 0
@@ -251,7 +261,7 @@ func (l *Log) Lines() uint64 {
 	return l.lines.Load()
 }
 
-// Dropped is as [Log.Lines] says.
+// Dropped returns the number of lines that this run has not written, because the buffer was full or a write failed.
 func (l *Log) Dropped() uint64 {
 	if l == nil {
 		return 0
@@ -266,7 +276,7 @@ func poke(c chan<- struct{}) {
 	}
 }
 
-// write writes what waits, until Close.
+// write writes the buffer again and again, until Close.
 func (l *Log) write() {
 	defer close(l.ended)
 	defer l.out.close()
@@ -282,25 +292,25 @@ func (l *Log) write() {
 		select {
 		case <-gathered.C:
 		case <-l.full:
-		case <-l.quit: // looked at above
+		case <-l.quit: // the next iteration returns
 		}
 		gathered.Stop()
 		w.writeWaiting()
 	}
 }
 
-// writer is the goroutine's.
+// writer has the state of the goroutine that writes.
 type writer struct {
 	*Log
-	spare []byte // memory
-	// missing counts lines that were dropped behind the last line of the file.
+	spare []byte // the memory of the next buffer
+	// missing is the number of lines that were dropped after the last line of the file.
 	missing uint64
 	limit   loglimit.Limit
 }
 
 const (
-	// chunkBytes is about how much is written to a file at once, and how much waits at least before it is written early.
-	// keptBytes is the memory that is kept for the next lines.
+	// chunkBytes is the chunk of a file, and the size of the buffer at which it is written early. keptBytes bounds the
+	// memory that is kept for the next buffer.
 	chunkBytes = 128 << 10
 	keptBytes  = 1 << 20
 )
@@ -310,20 +320,21 @@ func (w *writer) writeWaiting() {
 		w.config.Logger.Warn("nobody takes the lines of the audit log: they wait", "after", tellAfter)
 	}).Stop()
 	w.mu.Lock()
-	text, dropped := w.pending, w.unreported
-	w.pending, w.unreported = w.spare[:0], 0
+	text, lines, dropped := w.pending, w.pendingLines, w.unreported
+	w.pending, w.pendingLines, w.unreported = w.spare[:0], 0, 0
 	w.mu.Unlock()
 	for rest := text; len(rest) > 0; {
-		chunk := rest
-		if len(rest) > w.chunk {
+		chunk, n := rest, lines
+		if len(rest) > 2*w.chunk {
 			chunk = rest[:w.chunk+1+bytes.IndexByte(rest[w.chunk:], '\n')]
+			n = uint64(bytes.Count(chunk, []byte{'\n'}))
 		}
-		w.writeChunk(chunk)
-		rest = rest[len(chunk):]
+		w.writeChunk(chunk, n)
+		rest, lines = rest[len(chunk):], lines-n
 	}
 	if dropped > 0 {
 		w.missing += dropped
-		w.writeChunk(nil)
+		w.writeChunk(nil, 0)
 		w.warn(slog.LevelWarn, "lines of the audit log were dropped", "lines", dropped)
 	}
 	if w.spare = text; cap(text) > keptBytes {
@@ -331,10 +342,9 @@ func (w *writer) writeWaiting() {
 	}
 }
 
-// writeChunk writes lines, and before them how many are missing: a reader must not take the lines around a gap for
-// all. What the disk or the pipe does not take is missing, too.
-func (w *writer) writeChunk(lines []byte) {
-	n := uint64(bytes.Count(lines, []byte{'\n'}))
+// writeChunk writes n lines, and before them a line with the number of missing lines, so that a reader notices the gap.
+// If the write fails, the n lines are missing, too.
+func (w *writer) writeChunk(lines []byte, n uint64) {
 	var err error
 	if w.missing > 0 {
 		w.mu.Lock()
@@ -357,7 +367,8 @@ func (w *writer) writeChunk(lines []byte) {
 	w.warn(slog.LevelError, "write audit log", "error", err, "lines", n)
 }
 
-// warn logs once a minute. The caller does not hold mu: the node's log may be a pipe that nobody reads.
+// warn logs a message, at most once a minute. The caller does not hold mu, since the node's log may be a pipe that
+// nobody reads.
 func (w *writer) warn(level slog.Level, message string, attrs ...any) {
 	if silent, ok := w.limit.Admit(time.Now()); ok {
 		w.config.Logger.Log(context.Background(), level, message, append(attrs, "not_logged", silent)...)

@@ -20,11 +20,11 @@ type daemon struct {
 	isAway bool
 }
 
-// redialEvery is the time between two tries to reach a daemon that is away.
+// redialEvery is the time between two connects to a daemon that is away.
 const redialEvery = 100 * time.Millisecond
 
-// openSyslog connects to the daemon at an address; network "": to the local one. Once quit is closed, write waits no
-// more for a daemon that is away. The facility is one whose messages are not for everybody.
+// openSyslog connects to the daemon at an address, or to the local daemon if network is "". Once quit is closed, write
+// does not wait for a daemon that is away. The messages have the facility authpriv, since not everybody may read them.
 func openSyslog(network, address string, quit <-chan struct{}, logger *slog.Logger) (output, error) {
 	w, err := syslog.Dial(network, address, syslog.LOG_AUTHPRIV|syslog.LOG_INFO, "holdfast")
 	if err != nil {
@@ -42,8 +42,8 @@ func (d *daemon) write(lines []byte) error {
 	return nil
 }
 
-// send waits for a daemon that is away, as while it starts again, and connects anew. It fails on a message that is too
-// long for the socket.
+// send sends a message. If the daemon is away, as during its restart, send waits and connects again. It fails if the
+// message is too long for the socket.
 func (d *daemon) send(line []byte) error {
 	for {
 		_, err := d.w.Write(line)
