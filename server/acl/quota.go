@@ -10,25 +10,25 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// Quota is what a user may have. A limit of 0 is none.
+// Quota has a user's limits. 0 means no limit.
 type Quota struct {
-	// Quota is judged by the state machine, for the whole cluster.
+	// Quota is enforced by the state machine, for the whole cluster.
 	protocol.Quota
-	// Connections and CommandsPerSecond are this node's: each node counts its own.
+	// Connections and CommandsPerSecond are enforced by each node for itself.
 	Connections, CommandsPerSecond uint64
 }
 
-// InLog reports whether a part of the quota is judged by the state machine.
+// InLog reports whether the state machine enforces a part of the quota.
 func (q *Quota) InLog() bool { return q.Keys != 0 || q.Bytes != 0 || q.Waiters != 0 }
 
-// Quota are the user's limits, nil if there are none.
+// Quota returns the user's limits, or nil if there are none.
 func (u *User) Quota() *Quota { return u.quota }
 
 // maxCommandsPerSecond is the largest commands-per-second quota.
 const maxCommandsPerSecond = 1_000_000_000
 
-// Limit gives the users the quotas of a file: "user <name> <limit> <number>…" lines; empty lines and those that begin
-// with # are notes. Each user has one line at most, and must be among the users.
+// Limit sets the quotas in a file of lines "user <name> <limit> <number>…". Empty lines and those that begin with # are
+// notes. A user may have only one line, and must exist.
 func (us *Users) Limit(file, text string) error {
 	var wrong []error
 	seen := make(map[string]bool)
@@ -94,7 +94,7 @@ func parseQuota(words []string) (*Quota, error) {
 	return q, nil
 }
 
-// parseAmount reads a number, of bytes also with a unit as in Redis's configuration.
+// parseAmount parses a number. If unit is set, it may have a unit of bytes, as in Redis's configuration.
 func parseAmount(word string, unit bool) (uint64, error) {
 	times := uint64(1)
 	if unit {

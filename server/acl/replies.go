@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// flags are the flags of ACL GETUSER and ACL LIST in Redis's order.
+// flags returns the flags of ACL GETUSER and ACL LIST in Redis's order.
 func (u *User) flags() []string {
 	flags := []string{"off"}
 	if u.on {
@@ -29,7 +29,7 @@ func (u *User) flags() []string {
 	return flags
 }
 
-// Line is the user's line of ACL LIST.
+// Line returns the user's line of ACL LIST.
 func (u *User) Line() string {
 	words := append([]string{"user", u.Name}, u.flags()...)
 	for _, sum := range u.passwords {
@@ -38,7 +38,7 @@ func (u *User) Line() string {
 	return strings.Join(append(words, u.text), " ")
 }
 
-// List is the reply to ACL LIST.
+// List returns the reply to ACL LIST.
 func (us *Users) List() protocol.Value {
 	var lines []string
 	for _, name := range us.names {
@@ -47,7 +47,7 @@ func (us *Users) List() protocol.Value {
 	return protocol.Strings(lines...)
 }
 
-// Describe is the reply to ACL GETUSER.
+// Describe returns the reply to ACL GETUSER.
 func (us *Users) Describe(name string) protocol.Value {
 	u := us.Find(name)
 	if u == nil {
@@ -139,18 +139,18 @@ func GeneratePassword(args [][]byte) protocol.Value {
 	return protocol.Bulk(hex.EncodeToString(random)[:digits])
 }
 
-// NewBudget is more than a command's worth of patterns takes unless the patterns are made to take long.
+// NewBudget returns a budget that only malicious patterns exceed in one command.
 func NewBudget() *rights.Budget { return &rights.Budget{Steps: 1 << 26} }
 
-// MayRun reports whether the user may run a command with these arguments; without any: whether with some.
+// MayRun reports whether the user may run a command with these arguments, or, if there are none, with any.
 func (u *User) MayRun(name string, args ...string) bool {
 	command, _ := protocol.Lookup(name)
 	denial, _ := rights.Check(&u.rights, command, append([]string{name}, args...), NewBudget())
 	return denial == rights.Allowed
 }
 
-// Refused is why a user must not run a command line, nil if it may. reason and object are for the log of refusals,
-// which has none of SORT's options.
+// Refused returns the error for a command line that the user must not run, or nil. reason and object are for the log of
+// refusals, which has none of SORT's options.
 func Refused[W ~string | ~[]byte](r *rights.Rights, command *protocol.Command, words []W) (cause *protocol.Error,
 	reason, object string,
 ) {

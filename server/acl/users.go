@@ -4,11 +4,11 @@
 // subcommands answer about them, and the log of refusals. What a user may do is decided by fsm/rights.
 //
 // It promises:
-//   - a file is taken as a whole or not at all, and the error names each line that is wrong;
-//   - who guesses names or passwords learns nothing from how long an answer takes;
+//   - a file is applied completely or not at all, and the error names the wrong lines, up to ten;
+//   - the time of an answer reveals nothing about names or passwords;
 //   - the file, the users and the log are bounded.
 //
-// Users never change: a file that is read again makes new ones.
+// Users are immutable: reading the file again makes new ones.
 package acl
 
 import (
@@ -64,16 +64,16 @@ const (
 	maxRuleBytes = 16 << 10
 )
 
-// Password is what the password of a user is remembered by.
+// Password is the stored sum of a password.
 type Password [sha256.Size]byte
 
-// PasswordOf is the sum of a password.
+// PasswordOf returns the sum of a password.
 func PasswordOf(word string) Password { return sha256.Sum256([]byte(word)) }
 
-// Only is the default user alone, who may do everything, with these passwords; none: no password is asked for.
+// Only returns just the default user, who may do everything. Without passwords, none is required.
 func Only(passwords ...Password) *Users { return newUsers([]*User{unbounded(passwords)}) }
 
-// unbounded is a default user who may do everything.
+// unbounded returns a default user who may do everything.
 func unbounded(passwords []Password) *User {
 	u := &User{Name: DefaultUser, on: true, noPass: len(passwords) == 0}
 	for _, p := range passwords {
@@ -239,20 +239,20 @@ func (u *User) applyPassword(rule string) error {
 // ErrNoFile is the error of a node without a file of users.
 var ErrNoFile = errors.New("This Redis instance is not configured to use an ACL file: start the node with --acl-file")
 
-// Find returns a user, nil if there is none of that name.
+// Find returns the user of that name, or nil.
 func (us *Users) Find(name string) *User { return us.byName[name] }
 
-// Default is the default user.
+// Default returns the default user.
 func (us *Users) Default() *User { return us.byName[DefaultUser] }
 
-// Names are the names of all users in order.
+// Names returns the names of all users, sorted.
 func (us *Users) Names() []string { return us.names }
 
 // Authenticate returns the user if the password is right, and nil if not, or if the user is off or unknown.
 func (us *Users) Authenticate(name, password string) *User {
 	u := us.byName[name]
 	if u == nil {
-		(&User{passwords: []string{nobodys}}).has(password) // as long as for a user that is there
+		(&User{passwords: []string{nobodys}}).has(password) // takes as long as for an existing user
 		return nil
 	}
 	if right := u.has(password); !right || !u.on {
@@ -264,7 +264,7 @@ func (us *Users) Authenticate(name, password string) *User {
 // nobodys is the sum of no password.
 var nobodys = strings.Repeat("0", 2*sha256.Size)
 
-// has reports whether a password is the user's. The time does not depend on how much of a password is right.
+// has reports whether a password is the user's. Its time does not depend on how much of a password is right.
 func (u *User) has(password string) bool {
 	if u.noPass {
 		return true
@@ -286,7 +286,7 @@ func (u *User) On() bool { return u.on }
 // TakesAny reports whether any password is the user's.
 func (u *User) TakesAny() bool { return u.noPass }
 
-// Rights are the user's rights, nil if the user may do everything.
+// Rights returns the user's rights, or nil if the user may do everything.
 func (u *User) Rights() *rights.Rights {
 	if u.rights.Everything() {
 		return nil
@@ -294,11 +294,11 @@ func (u *User) Rights() *rights.Rights {
 	return &u.rights
 }
 
-// Rules are the rules about commands, keys and channels, as ACL LIST has them.
+// Rules returns the rules about commands, keys and channels, as in ACL LIST.
 func (u *User) Rules() string { return u.text }
 
-// Keeps reports whether a connection that is u's may go on when other is the user of the name from now on: neither
-// whether the user is on nor the rules have changed. Passwords may have: who has given one stays.
+// Keeps reports whether u's connections may stay open when other replaces u: whether neither the rules nor the on flag
+// have changed. Changed passwords close no connection.
 func (u *User) Keeps(other *User) bool {
 	return other != nil && u.on == other.on && u.text == other.text
 }
