@@ -405,41 +405,6 @@ func ofAll(table *Table, sessions []uint64, call func(name string, f func())) {
 	call("sweep", func() { table.Sweep() })
 }
 
-// BenchmarkHandOff measures a release that grants the lock to the first of 100,000 waiters, and a request that joins
-// the queue.
-func BenchmarkHandOff(b *testing.B) {
-	table := at(New(), 1000)
-	_, _ = table.Acquire(asks("0", "hot"))
-	for i := range 100_000 {
-		_, _ = table.Acquire(waiting(asks(fmt.Sprint(i+1), "hot")))
-		table.TakeEvents()
-	}
-	b.ReportAllocs()
-	for n := 0; b.Loop(); n++ {
-		table.Begin(1000, 100*ChangeUnits)
-		table.Release(0, "hot", fmt.Sprint(n), false)
-		_, _ = table.Acquire(waiting(asks(fmt.Sprint(n+100_001), "hot")))
-		table.TakeEvents()
-	}
-}
-
-// BenchmarkUncontended measures an acquire and a release of a free lock, in a table with 100,000 held locks.
-func BenchmarkUncontended(b *testing.B) {
-	table := at(New(), 1000)
-	for i := range 100_000 {
-		_, _ = table.Acquire(asks("a", fmt.Sprint(i)))
-		table.TakeEvents()
-	}
-	r := asks("b", "one")
-	b.ReportAllocs()
-	for b.Loop() {
-		table.Begin(1000, 100*ChangeUnits)
-		_, _ = table.Acquire(r)
-		table.Release(0, "one", "b", false)
-		table.TakeEvents()
-	}
-}
-
 // nobody is a Writer that discards all values.
 type nobody struct{}
 
