@@ -1,7 +1,6 @@
 package fsm
 
 import (
-	"strconv"
 	"strings"
 
 	"github.com/holdfast/holdfast/fsm/command"
@@ -79,8 +78,8 @@ func (c *call) callerOf(words []string) (from caller, ok bool) {
 // clientOf returns the connection with a number, of the node that made the current batch. The connection 0 is the zero
 // Client. ok reports whether the word is a valid number.
 func (c *call) clientOf(word string) (cl locks.Client, ok bool) {
-	conn, err := strconv.ParseInt(word, 10, 64)
-	if err != nil || conn < 0 {
+	conn, ok := protocol.ParseInt(word)
+	if !ok || conn < 0 {
 		return cl, false
 	}
 	if conn > 0 {

@@ -77,21 +77,27 @@ func trimZeros(s string) string {
 // ParseInt parses a 64-bit decimal integer as strictly as Redis's string2ll: no blanks, no plus sign, no leading zeros,
 // no minus zero.
 func ParseInt(s string) (int64, bool) {
+	digits := strings.TrimPrefix(s, "-")
 	switch {
 	case s == "0":
 		return 0, true
-	case s == "" || len(s) > 20:
+	case digits == "", digits[0] < '1', digits[0] > '9', len(s) > 20:
 		return 0, false
+	case len(digits) > 18: // strconv returns the nearest number of the range
+		n, err := strconv.ParseInt(s, 10, 64)
+		return n, err == nil
 	}
-	digits := s
-	if s[0] == '-' {
-		digits = s[1:]
+	n := int64(0)
+	for _, c := range []byte(digits) {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		n = 10*n + int64(c-'0')
 	}
-	if digits == "" || digits[0] < '1' || digits[0] > '9' {
-		return 0, false
+	if len(digits) < len(s) {
+		n = -n
 	}
-	n, err := strconv.ParseInt(s, 10, 64)
-	return n, err == nil
+	return n, true
 }
 
 // AppendQuoted appends word in quotation marks, with unprintable bytes escaped as by Redis's sdscatrepr.
