@@ -154,10 +154,7 @@ func (t *Table) renewHold(l *lock, old *hold, q *Request) {
 	h.knownToOwner, h.lateEmitted = true, t.emitLate(l.key(), old, t.now)
 	h.bind(t.now, q)
 	h.origin, h.conn = t.internOrigin(q.Client.Origin), q.Client.Conn
-	x := extra{}
-	if h.extra != nil {
-		x = *h.extra
-	}
+	x := *h.extra
 	if q.Reentrant && h.count < maxCount && (q.Call == "" || q.Call != x.call) {
 		h.count++
 		x.call = strings.Clone(q.Call)
@@ -168,7 +165,7 @@ func (t *Table) renewHold(l *lock, old *hold, q *Request) {
 	if q.DelayMillis != 0 {
 		x.delay = q.DelayMillis
 	}
-	if x != (extra{}) && (h.extra == nil || x != *h.extra) {
+	if x != *h.extra {
 		h.extra = &x
 	}
 	t.replaceHold(l, old, &h)

@@ -189,7 +189,7 @@ func (s *store) emit(kind EventKind, db int, key string) *Event {
 func (s *store) emitHold(kind EventKind, key string, h *hold) *Event {
 	e := s.emit(kind, int(h.db), key)
 	e.Owner, e.Fence, e.Session, e.Client = h.owner, h.fence, h.session(), h.client()
-	e.LeaseMillis, e.Mode, e.Note = h.lease(), h.mode, h.note()
+	e.LeaseMillis, e.Mode, e.Note = h.lease(), h.mode, h.note
 	if e.Session != 0 {
 		e.Attached = s.session(e.Session).client()
 	}

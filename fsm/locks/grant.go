@@ -125,21 +125,14 @@ func (e *engine) tryGrant(w *waiter) {
 	e.emitEndOfWait(w, fence, nil)
 }
 
-// issueFence returns a new fence, which is larger than all earlier fences.
-//
-// Requires: the last fence is below [MaxFence].
-func (e *engine) issueFence() uint64 {
-	e.fences++
-	return e.fences
-}
-
 // grant gives the owner of a request a hold of each lock of the request, and returns the fence. All these holds get
 // the same new fence. If the owner already holds a lock, the new hold keeps the mode, the count and the start of the
 // old hold. waitStart is the time at which the owner began to wait, or the current time if there was no wait.
 //
 // Requires: no key blocks the request, and the last fence is below [MaxFence].
 func (e *engine) grant(r *Request, waitStart int64) (fence uint64) {
-	fence = e.issueFence()
+	e.fences++
+	fence = e.fences
 	for _, key := range r.Keys {
 		l := e.findOrMake(r.DB, key)
 		h := e.holdFor(l, r)
@@ -164,7 +157,7 @@ func (e *engine) grant(r *Request, waitStart int64) (fence uint64) {
 func (e *engine) holdFor(l *lock, r *Request) *hold {
 	h := &hold{
 		owner: r.Owner, since: e.now, origin: e.internOrigin(r.Client.Origin), conn: r.Client.Conn,
-		count: 1, mode: r.Mode, db: uint8(l.db()),
+		extra: noExtra, count: 1, mode: r.Mode, db: uint8(l.db()),
 	}
 	h.bind(e.now, r)
 	if r.Note != "" || r.Call != "" || r.DelayMillis != 0 || r.Mode == Permits {

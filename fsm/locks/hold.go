@@ -10,9 +10,9 @@ import (
 
 // hold is the record of an owner who holds a lock. A hold in a table is immutable: a change stores a changed copy.
 type hold struct {
-	owner string
-	extra *extra // nil if all fields of extra are zero
-	fence uint64
+	owner  string
+	*extra // noExtra if all fields of extra are zero, and nil only in probes
+	fence  uint64
 	// sessionOrLease is the id of the session if deadline is noDeadline. Otherwise it is the lease in milliseconds.
 	sessionOrLease uint64
 	deadline       int64 // the last instant of the lease, or noDeadline if the hold has a session
@@ -37,6 +37,8 @@ type extra struct {
 	delay, permits int64
 }
 
+var noExtra = &extra{}
+
 func (h *hold) session() uint64 {
 	if h.deadline == noDeadline {
 		return h.sessionOrLease
@@ -59,20 +61,6 @@ func (h *hold) permits() int64 {
 		return h.extra.permits
 	}
 	return 0
-}
-
-func (h *hold) note() string {
-	if h.extra == nil {
-		return ""
-	}
-	return h.extra.note
-}
-
-func (h *hold) delay() int64 {
-	if h.extra == nil {
-		return 0
-	}
-	return h.extra.delay
 }
 
 func (h *hold) client() Client { return Client{*h.origin, h.conn} }
@@ -167,30 +155,29 @@ func (h *hold) passFields(c *codec) {
 	}
 	passInt(c, &h.since, minInstant, noDeadline)
 	passClient(c, &h.origin, &h.conn)
-	x := h.extra
-	extended := x != nil
+	extended := h.extra != noExtra
 	if passFlags(c, &extended, &h.knownToOwner); extended {
-		if x == nil {
-			x = &extra{}
+		if c.w == nil {
+			h.extra = &extra{}
 		}
-		passText(c, &x.note)
-		passText(c, &x.call)
-		passInt(c, &x.delay, 0, Forever)
-		passInt(c, &x.permits, 0, MaxLimit)
+		passText(c, &h.note)
+		passText(c, &h.call)
+		passInt(c, &h.delay, 0, Forever)
+		passInt(c, &h.extra.permits, 0, MaxLimit)
 	}
 	if c.w == nil {
-		if h.sessionOrLease, h.extra = uint64(lease), x; session != 0 {
+		if h.sessionOrLease = uint64(lease); session != 0 {
 			h.sessionOrLease, h.deadline = session, noDeadline
 		}
 	}
 }
 
 func (c *codec) readHold(l *lock) {
-	t, h := c.t, &hold{db: uint8(l.db())}
+	t, h := c.t, &hold{db: uint8(l.db()), extra: noExtra}
 	h.passFields(c)
 	c.require(h.session() == 0 || t.session(h.sessionOrLease) != nil)
 	c.require(h.count > 0 && h.fence > 0 && h.fence <= t.fences)
-	if !c.require(h.mode != Permits || h.extra != nil && h.extra.permits > 0) {
+	if !c.require(h.mode != Permits || h.permits() > 0) {
 		return
 	}
 	c.require(!t.isSessionFull(h.session(), 1))

@@ -59,7 +59,7 @@ func (e *engine) loseHold(l *lock, h *hold, why loss) {
 	event.Reason, event.CauseID, event.SinceMillis = why.reason, why.causeID, h.since
 	e.emitLate(l.key(), h, why.at)
 	e.removeHold(l, h)
-	delay := h.delay()
+	delay := h.delay
 	if why.overridesDelay {
 		delay = why.delay
 	}

@@ -129,16 +129,14 @@ func (s *store) LeaseLeftMillis(db int, key string, nowMillis int64) (millis int
 	return ends[len(ends)-1].leftMillis(nowMillis), true
 }
 
-// info describes a hold at the given time.
 func (h *hold) info(now int64) Hold {
 	return Hold{
 		Owner: h.owner, Fence: h.fence, Mode: h.mode, Count: int64(h.count), Permits: h.permits(),
-		Session: h.session(), LeftMillis: h.leftMillis(now), LeaseMillis: h.lease(), SinceMillis: h.since, Note: h.note(),
+		Session: h.session(), LeftMillis: h.leftMillis(now), LeaseMillis: h.lease(), SinceMillis: h.since, Note: h.note,
 		Client: h.client(),
 	}
 }
 
-// info describes a waiter at the given time.
 func (w *waiter) info(now int64) Wait {
 	shown := Wait{
 		Owner: w.owner, Mode: w.mode, Limit: int64(w.limit), Permits: int64(w.permits), Session: w.session(),

@@ -42,7 +42,6 @@ type store struct {
 	probe                    *probe // nil until the first use
 }
 
-// newTree returns an empty tree.
 func newTree[T any](less func(a, b T) bool) *btree.BTreeG[T] {
 	return btree.NewBTreeGOptions(less, btree.Options{NoLocks: true})
 }
@@ -431,8 +430,8 @@ func (l *lock) bytes() int64 { return int64(lockBytes + len(l.key())) }
 
 func (h *hold) bytes() int64 {
 	n := int64(holdBytes + len(h.owner))
-	if h.extra != nil {
-		n += int64(extraBytes + len(h.extra.note) + len(h.extra.call))
+	if h.extra != noExtra {
+		n += int64(extraBytes + len(h.note) + len(h.call))
 	}
 	return n
 }
