@@ -112,8 +112,7 @@ func (e *engine) settle(l *lock, untilMillis int64) *lock {
 		}
 		return nil, noDeadline
 	}
-	more := true
-	for more && e.hasBudget() {
+	for more := true; more && e.hasBudget(); {
 		h, end := next()
 		more = e.runLockEvent(l, h, end, untilMillis)
 	}

@@ -148,7 +148,6 @@ func passIncarnation(c *codec, o *protocol.Incarnation) {
 	passUint(c, &o.Epoch, anyUint)
 }
 
-// passClient passes the connection of a client.
 func passClient(c *codec, origin **protocol.Incarnation, conn *int64) {
 	var o protocol.Incarnation
 	if c.w != nil {
@@ -165,35 +164,28 @@ func passClient(c *codec, origin **protocol.Incarnation, conn *int64) {
 // that the iterator (the parameter all) yields. To read a list, passList reads the length, and calls read once for each
 // record.
 func passList[T any](c *codec, n int, all iter.Seq[T], write func(record T, c *codec), read func()) {
-	count := passCount(c, n)
-	if c.w != nil {
+	if passCount(c, n, read); c.w != nil {
 		for record := range all {
 			write(record, c)
 		}
-		return
-	}
-	for ; count > 0 && c.require(true); count-- {
-		read()
 	}
 }
 
 // passRecords does the work of passList for a slice, and allocates no memory for an iterator. Each lock has two such
 // lists.
 func passRecords[T any](c *codec, all []T, write func(record T, c *codec), read func()) {
-	count := passCount(c, len(all))
+	passCount(c, len(all), read)
 	for _, record := range all {
 		write(record, c)
 	}
-	for ; c.w == nil && count > 0 && c.require(true); count-- {
-		read()
-	}
 }
 
-// passCount passes the length of a list, and returns the length.
-func passCount(c *codec, n int) uint64 {
+// passCount passes the length of a list. A codec that reads then calls read once for each record.
+func passCount(c *codec, n int, read func()) {
 	count := uint64(n)
-	passUint(c, &count, anyUint)
-	return count
+	for passUint(c, &count, anyUint); c.w == nil && count > 0 && c.require(true); count-- {
+		read()
+	}
 }
 
 // passSlice passes a list of items. A codec that reads appends the items to the list.
