@@ -75,6 +75,7 @@ func NewReader(l Limits) *Reader { return &Reader{limits: l, bulk: -1} }
 
 // Reset resets the Reader, and keeps its memory.
 func (r *Reader) Reset(l Limits) {
+	clear(r.words)
 	*r = Reader{limits: l, bulk: -1, spans: r.spans[:0], words: r.words[:0]}
 	r.recycle()
 }
@@ -142,8 +143,9 @@ func (r *Reader) stop(err error, have int) error {
 	return err
 }
 
-// recycle drops the last command, and the slots of a huge one.
+// recycle drops the last command, so that its buffer can be collected, and the slots of a huge one.
 func (r *Reader) recycle() {
+	clear(r.words)
 	r.words = r.words[:0]
 	if cap(r.words) > keepSlots {
 		r.words = nil

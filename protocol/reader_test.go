@@ -328,3 +328,18 @@ func BenchmarkReader(b *testing.B) {
 		})
 	}
 }
+
+// TestReaderHoldsNoBuffer: a Reader that waits for the next command, or is pooled, keeps no buffer of the last one.
+func TestReaderHoldsNoBuffer(t *testing.T) {
+	r := NewReader(DefaultLimits())
+	for _, drop := range []func(){
+		func() { _, _, _ = r.Next(nil) },
+		func() { r.Reset(DefaultLimits()) },
+	} {
+		words, _, err := r.Next([]byte("*2\r\n$3\r\nGET\r\n$1\r\nk\r\n"))
+		require.NoError(t, err)
+		require.Len(t, words, 2)
+		drop()
+		require.Equal(t, make([][]byte, 2), words)
+	}
+}

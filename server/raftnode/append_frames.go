@@ -1,6 +1,7 @@
 package raftnode
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -45,7 +46,8 @@ func appendAppend(dst []byte, req *raft.AppendEntriesRequest) []byte {
 	return dst
 }
 
-// decodeAppend decodes a request. The entries share memory with the frame.
+// decodeAppend decodes a request. Entries share memory with the frame, unless it is large and they are a small part of it:
+// a few recent entries would hold as many frames.
 func decodeAppend(frame []byte) (*raft.AppendEntriesRequest, error) {
 	f := wire.Fields[[]byte]{Rest: frame}
 	req := &raft.AppendEntriesRequest{}
@@ -66,6 +68,9 @@ func decodeAppend(frame []byte) (*raft.AppendEntriesRequest, error) {
 				e.AppendedAt = time.Unix(0, int64(at))
 			}
 			e.Data, e.Extensions = f.Bytes(), f.Bytes()
+			if len(frame) > wire.Step && len(e.Data) < len(frame)/2 {
+				e.Data, e.Extensions = bytes.Clone(e.Data), bytes.Clone(e.Extensions)
+			}
 			req.Entries[i] = e
 		}
 	}

@@ -64,6 +64,24 @@ func TestAppendFrames(t *testing.T) {
 	}
 }
 
+// TestSmallEntriesHoldNoLargeFrame: a small entry beside a large one has memory of its own, and a large one is not
+// copied.
+func TestSmallEntriesHoldNoLargeFrame(t *testing.T) {
+	for _, size := range []int{wire.Step / 2, 2 * wire.Step} {
+		large := bytes.Repeat([]byte("x"), size)
+		frame := appendAppend(nil, &raft.AppendEntriesRequest{Entries: []*raft.Log{
+			{Index: 1, Data: []byte("small"), Extensions: []byte("s")}, {Index: 2, Data: large},
+		}})
+		req, err := decodeAppend(frame)
+		require.NoError(t, err)
+		clear(frame)
+		own := size > wire.Step
+		require.Equal(t, own, string(req.Entries[0].Data) == "small", "%d bytes", size)
+		require.Equal(t, own, string(req.Entries[0].Extensions) == "s", "%d bytes", size)
+		require.Equal(t, make([]byte, size), req.Entries[1].Data)
+	}
+}
+
 // TestAppendFramesAreFrozen: nodes of other releases read what this one writes.
 func TestAppendFramesAreFrozen(t *testing.T) {
 	req := anAppend()

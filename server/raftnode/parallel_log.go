@@ -314,7 +314,7 @@ const (
 	strippedAheadOver = 4 << 10
 	wholeAhead        = 2 * maxAppend
 	// recentBytes bounds the recent entries in memory, apart from the newest entry and those not on the disk.
-	recentBytes = 64 << 20
+	recentBytes = 16 << 20
 )
 
 // forget drops the oldest recent entries beyond recentBytes, but none from index on. Requires l.mu.
