@@ -114,6 +114,7 @@ func (p *Peer) listen(ctx context.Context, br *bufio.Reader, put func(...Batch) 
 			if err := put(writes...); err != nil {
 				return err
 			}
+			clear(writes) // the next frame may be long in coming
 		}
 		if len(reads) > 0 {
 			p.ask(reads)

@@ -264,6 +264,7 @@ func (r *Receiver) put(p *Peer, bs []Batch) error {
 		return net.ErrClosed
 	}
 	for i := range bs {
+		r.dropAbandoned(&bs[i])
 		r.bytes += len(bs[i].Body)
 		if bs[i].Large {
 			r.large = append(r.large, bs[i])
@@ -273,6 +274,18 @@ func (r *Receiver) put(p *Peer, bs []Batch) error {
 	}
 	notify(r.config.Wake)
 	return nil
+}
+
+// dropAbandoned drops large batches that b's node has given up: they are below the low of b. The state machine would skip
+// them, and they hold the memory of their frames.
+func (r *Receiver) dropAbandoned(b *Batch) {
+	r.large = slices.DeleteFunc(r.large, func(old Batch) bool {
+		abandoned := old.Origin == b.Origin && old.Seq < b.Low
+		if abandoned {
+			r.bytes -= len(old.Body)
+		}
+		return abandoned
+	})
 }
 
 // Span is the numbers of batches that wait, from From until Until. From Large on are the large batches that the call

@@ -188,6 +188,32 @@ func TestSmallBatchesPassLargeOnes(t *testing.T) {
 	}
 }
 
+// TestAbandonedBatchesHoldNoMemory: large batches that their node has given up leave the queue.
+func TestAbandonedBatchesHoldNoMemory(t *testing.T) {
+	q := NewReceiver(ReceiverConfig{Subscribed: func(string, bool) {}, QueueBytes: 100, Wake: make(chan struct{}, 1)})
+	q.Open(1)
+	var peers []*Peer
+	for _, node := range []string{"n2", "n3"} {
+		conn, other := net.Pipe()
+		defer other.Close()
+		p := &Peer{origin: protocol.Incarnation{Node: node}, conn: conn}
+		require.True(t, q.admit(p))
+		for seq := range uint64(3) {
+			require.NoError(t, q.put(p, []Batch{{Origin: p.origin, Seq: seq, Large: true, Work: 1, Body: make([]byte, 10)}}))
+		}
+		peers = append(peers, p)
+	}
+	require.NoError(t, q.put(peers[0], []Batch{{Origin: peers[0].origin, Seq: 3, Low: 2}}))
+	require.Equal(t, 4*10, q.bytes)
+	var taken []uint64
+	q.Take(1, q.Waiting(1, 10, true).Until, func(b *Batch) bool {
+		taken = append(taken, b.Seq)
+		return true
+	})
+	require.Equal(t, []uint64{3, 2, 0, 1, 2}, taken)
+	require.Zero(t, q.bytes)
+}
+
 // TestLargeBatchesOfTheNextLeadership: batches that were admitted and not taken when a leadership ended hold up neither
 // the large batches of the next one, nor, behind these in a full queue, the small ones.
 func TestLargeBatchesOfTheNextLeadership(t *testing.T) {
