@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"time"
+	"unsafe"
 
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server/frontend/observe"
@@ -84,7 +85,9 @@ func (c *conn) runPiece() (more bool) {
 	if c.locks.entered && slices.ContainsFunc(w.slots, func(s slot) bool { return s.lock != nil && s.lock.keeps }) {
 		c.srv.backend.Clients().Renewer.Ask(c.id, began)
 	}
+	c.pin()
 	err := c.srv.backend.Execute(batch)
+	c.unpin()
 	n := batch.Count
 	if err == nil && !batch.Write {
 		n = answered(batch.Replies)
@@ -228,7 +231,7 @@ func (s *Server) timeBatch(p *profile, w *work, d time.Duration, n int) {
 	slow := s.slow.IsSlow(share)
 	body := ""
 	if slow {
-		body = string(w.batch.Body)
+		body = unsafe.String(unsafe.SliceData(w.batch.Body), len(w.batch.Body)) // until this returns
 	}
 	for i := w.placed; n > 0; i++ {
 		at := &w.slots[i]

@@ -94,6 +94,8 @@ type work struct {
 	commands int
 	// filled is set if the last read used all the free space, so more may have arrived.
 	filled bool
+	// reserved is the memory of a large command that is arriving, as far as the total has it.
+	reserved int
 
 	request request
 	batch   replica.Batch
@@ -156,13 +158,14 @@ func (h *lastInput) note(born time.Time) {
 // memoryShare is a connection's part of the memory of all clients.
 type memoryShare struct {
 	counted atomic.Int64
-	// evicted is set if the connection was closed to free memory. evicting is its memory at that time, without messages.
+	// pinned is the part that a batch holds while it is being executed.
+	pinned atomic.Int64
+	// evicted is set if the connection was closed to free memory.
 	evicted atomic.Bool
 	// noEvict is set by CLIENT NO-EVICT ON.
-	noEvict  atomic.Bool
-	evicting int64 // guarded by Server.mu
-	// found is the memory at that time with the messages, for the log.
-	found int64
+	noEvict atomic.Bool
+	// cut, guarded by Server.mu, is closed when the connection is evicted. It is nil if the connection has never waited.
+	cut chan struct{}
 }
 
 // replyMode is the setting of CLIENT REPLY.

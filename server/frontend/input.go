@@ -32,6 +32,9 @@ func (st *stream) Heard() time.Time { return st.born.Add(time.Duration(st.lastIn
 // buffered returns the number of bytes that have arrived and are not parsed yet.
 func (w *work) buffered() int { return len(w.in) - w.from }
 
+// hasRoom reports whether the input buffer has the free space that a read needs.
+func (w *work) hasRoom() bool { return cap(w.in)-w.buffered() >= leastRoom }
+
 // room returns the free space for input.
 func (st *stream) room() []byte {
 	w := st.w
@@ -39,22 +42,35 @@ func (st *stream) room() []byte {
 		w.in = w.in[:copy(w.in, w.in[w.from:])]
 		w.from = 0
 	}
-	if cap(w.in)-len(w.in) < leastRoom {
+	if !w.hasRoom() {
 		st.grow()
 	}
 	return w.in[len(w.in):cap(w.in)]
 }
 
-// grow replaces the input buffer by a larger one. Its size follows the bytes that have arrived, not the size that the
-// client has announced: it doubles at most, up to the size of the largest command.
+// largerInput returns the size of the next larger input buffer. It follows the bytes that have arrived, not the size
+// that the client has announced: it doubles at most, up to the size of the largest command.
+func (st *stream) largerInput() int {
+	have := st.w.buffered()
+	size := min(2*have, have+max(st.w.reader.Missing(), have/4), st.srv.cfg.MaxQueryBytes)
+	return max(size+pooledIn, have+leastRoom)
+}
+
+// grow replaces the input buffer by a larger one.
 func (st *stream) grow() {
 	w := st.w
-	have := w.in[w.from:]
-	size := max(min(2*len(have), st.srv.cfg.MaxQueryBytes)+pooledIn, len(have)+leastRoom)
-	bigger := make([]byte, len(have), size)
-	copy(bigger, have)
+	bigger := make([]byte, w.buffered(), st.largerInput())
+	copy(bigger, w.in[w.from:])
 	w.in, w.from = bigger, 0
 	st.onGrowth()
+}
+
+// shrink moves the input behind large commands into a small buffer. Their bytes are in the batch.
+func (w *work) shrink() {
+	if rest := w.in[w.from:]; cap(w.in) > keepBytes && len(rest) <= pooledIn {
+		w.in, w.from = append(make([]byte, 0, 2*pooledIn), rest...), 0
+	}
+	w.reserved = 0
 }
 
 // noteRead records that n bytes were read into the room.
@@ -85,7 +101,10 @@ func (c *conn) awaitInput() error {
 			return c.pendingErr
 		}
 		c.releaseEmpty()
-		err := c.waitReadable(more)
+		err := c.reserve()
+		if err == nil {
+			err = c.waitReadable(more)
+		}
 		switch {
 		case err != nil && err != errMessages:
 			return err
@@ -133,11 +152,11 @@ func (c *conn) waitReadable(more bool) error {
 
 // readMore reads more of the pipeline, and reports whether any has arrived. A client that has sent a single command is
 // waiting for the reply, so readMore does not look. If the buffer ends within a command, the client is still sending,
-// and readMore waits for a moment.
+// and readMore waits for a moment. It does not wait for the memory of a large command.
 func (st *stream) readMore() bool {
 	w := st.w
 	partial := w.buffered() > 0
-	if w.commands == 0 || w.commands == 1 && !partial && !w.filled {
+	if w.commands == 0 || w.commands == 1 && !partial && !w.filled || st.unreserved() > 0 {
 		return false
 	}
 	if st.raw != nil {
@@ -208,13 +227,16 @@ func readSome(r io.Reader, b []byte) (n int, err error) {
 // acquireWork takes memory for a pipeline from the pool.
 func (s *Server) acquireWork(st *stream) *work {
 	w := s.pool.Get().(*work)
+	if cap(w.in) == 0 {
+		w.in = make([]byte, 0, pooledIn)
+	}
 	w.reader.Reset(st.readerLimits())
 	return w
 }
 
 // releaseWork returns w to the pool, without buffers that have become large.
 func (s *Server) releaseWork(w *work) {
-	w.in, w.from, w.filled = shrunk(w.in), 0, false
+	w.in, w.from, w.filled, w.reserved = shrunk(w.in), 0, false, 0
 	w.out, w.local, w.batch.Body = shrunk(w.out), shrunk(w.local), shrunk(w.batch.Body)
 	w.request = request{}
 	if cap(w.slots) > keepSlots {

@@ -2,8 +2,11 @@ package frontend
 
 import (
 	"bytes"
+	"io"
+	"net"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -60,7 +63,6 @@ func TestGreediestIsCutOff(t *testing.T) {
 				}
 				settle()
 				require.Zero(t, s.memory.total.Load())
-				require.Zero(t, s.memory.evicting.Load())
 			})
 		})
 	}
@@ -155,6 +157,102 @@ func TestAllThatAClientHoldsCounts(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestLargeCommandsWaitForMemory: the sockets of large commands are not read while others fill the memory, and nobody is
+// cut off for it.
+func TestLargeCommandsWaitForMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cl := newCluster()
+		cl.gate = make(chan struct{})
+		const limit = 8 << 20
+		s := startOver(t, Config{Memory: Memory{MaxMemoryClientsBytes: limit}}, &canned{cl, protocol.OK}, newMemListener())
+		small := s.dial()
+		var clients []*testClient
+		for range 10 {
+			c := s.dial()
+			clients = append(clients, c)
+			go c.send(command("SET", "k", strings.Repeat("x", 2<<20)))
+		}
+		time.Sleep(10 * time.Second) // nothing moves, however long the cluster takes
+		settle()
+		require.LessOrEqual(t, s.memory.total.Load(), int64(limit))
+		require.Equal(t, int64(2*2<<20), s.memory.pinned.Load()&^(1<<20-1), "two are being executed")
+		small.deliver(command("PING"))
+		got, _ := small.take()
+		require.Equal(t, "+PONG\r\n", got)
+		close(cl.gate)
+		time.Sleep(10 * time.Second)
+		settle()
+		for i, c := range clients {
+			got, closed := c.take()
+			require.Equal(t, "+OK\r\n", got, "client %d", i)
+			require.False(t, closed)
+		}
+		require.Zero(t, s.metrics.Evicted.Load())
+		require.Zero(t, s.memory.pinned.Load())
+		require.Equal(t, int64(11*connBytes), s.memory.total.Load())
+	})
+}
+
+// TestLargeCommandThatStops: a client that stops amid a large command is cut off when another waits for its memory, and
+// a client whose command is being executed is not, since that would free nothing.
+func TestLargeCommandThatStops(t *testing.T) {
+	inBubble(t, Config{Memory: Memory{MaxMemoryClientsBytes: 5 << 20}}, func(t *testing.T, s *testServer) {
+		set := command("SET", "k", strings.Repeat("x", 2<<20))
+		stops, next := s.dial(), s.dial()
+		stops.deliver(set[:len(set)/2])
+		go next.send(set)
+		time.Sleep(time.Second / 2)
+		settle()
+		require.Zero(t, s.metrics.Evicted.Load())
+		time.Sleep(time.Second)
+		settle()
+		_, closed := stops.take()
+		require.True(t, closed)
+		got, closed := next.take()
+		require.Equal(t, "+OK\r\n", got)
+		require.False(t, closed)
+	})
+}
+
+// TestExecutedCommandsAreNotEvicted: to cut off a client frees no memory while its command is being executed.
+func TestExecutedCommandsAreNotEvicted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cl := newCluster()
+		cl.gate = make(chan struct{})
+		s := startOver(t, Config{Memory: Memory{MaxMemoryClientsBytes: 10 << 20}}, &canned{cl, protocol.OK}, newMemListener())
+		clients := []*testClient{s.dial(), s.dial(), s.dial()}
+		clients[0].deliver(command("SET", "k", strings.Repeat("x", 4<<20)))
+		clients[1].queue(3 << 20)
+		clients[2].queue(4<<20 - 64<<10)
+		for i, left := range []bool{true, true, false} {
+			_, closed := clients[i].take()
+			require.Equal(t, left, !closed, "client %d", i)
+		}
+		close(cl.gate)
+		settle()
+		got, _ := clients[0].take()
+		require.Equal(t, "+OK\r\n", got)
+	})
+}
+
+// TestEvictionOverTCP: a client that is cut off because of its own read ends. The close of a socket waits for the
+// callback that reads it.
+func TestEvictionOverTCP(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	s := startOn(t, Config{Memory: Memory{MaxMemoryClientsBytes: 64 << 10}}, newCluster(), ln)
+	nc, err := net.Dial("tcp", ln.Addr().String())
+	require.NoError(t, err)
+	defer nc.Close()
+	_, _ = nc.Write(command("SET", "k", strings.Repeat("x", 200<<10)))
+	_, err = io.Copy(io.Discard, nc) // ends with the connection
+	if err != nil {
+		require.ErrorIs(t, err, syscall.ECONNRESET)
+	}
+	require.Eventually(t, func() bool { return s.clientCount() == 0 }, 10*time.Second, time.Millisecond)
+	require.Equal(t, uint64(1), s.metrics.Evicted.Load())
 }
 
 // TestIdleConnection: a connection fits the allocator's class of 1,280 bytes. The next one is 1,408.

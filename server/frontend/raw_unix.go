@@ -29,6 +29,9 @@ func (st *stream) readRaw(noWait bool) error {
 	if st.readReady == nil {
 		st.readReady = st.onReadable
 	}
+	if st.w != nil {
+		st.room() // and not in the callback: an eviction closes sockets, and each close waits for its socket's callback
+	}
 	st.noWait = noWait
 	if err := st.raw.Read(st.readReady); err != nil {
 		return err

@@ -134,6 +134,9 @@ func (c *conn) servePipelines() bool {
 		if !full && !c.closing && c.parked == nil && c.readMore() {
 			continue
 		}
+		if c.w.commands > 0 {
+			c.w.shrink()
+		}
 		c.keepPace(c.ctx, c.w.commands, &c.retired)
 		c.runBatch()
 		if c.closing && !c.gone {

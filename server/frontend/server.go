@@ -77,7 +77,7 @@ func New(cfg Config, backend Backend) *Server {
 	s := &Server{
 		cfg: cfg, backend: backend, rows: newRows(),
 		compiled: newCompileCache(backend), conns: make(map[int64]*conn),
-		sentinelHub: pubsub.New(cfg.Logger), memory: clientMemory{limit: int64(cfg.MaxMemoryClientsBytes)},
+		sentinelHub: pubsub.New(cfg.Logger), memory: newClientMemory(cfg.MaxMemoryClientsBytes),
 		slow: observe.NewSlowlog(), failedAuth: newFailedAuth(), forced: newForced(),
 	}
 	s.asking = make(chan struct{}, maxRemoteCommands)
