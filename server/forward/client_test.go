@@ -142,7 +142,7 @@ func TestLinkTogether(t *testing.T) {
 		ReplyBytes: 1 << 20, QueueBytes: 10_000, Followers: func() int { return 1 }, CommandTimeout: time.Minute,
 		Status: func() Status { return Status{} }, Quorum: func() int { return 1 },
 		Wait:    func(context.Context, int, time.Duration) int { return 1 },
-		Confirm: func(context.Context) error { return nil },
+		Confirm: func(context.Context, time.Time) error { return nil },
 		ReadShort: func(body string, _ int, _ time.Time) ([]protocol.Value, string, error) {
 			return oneValue(body), body, nil
 		},

@@ -217,7 +217,7 @@ func link(t *testing.T, dialed, accepted func(net.Conn) net.Conn) *linked {
 		},
 		Prepare:    func(body []byte) { l.tell("prepared %s", body) },
 		Subscribed: func(id string, yes bool) { l.tell("%s subscribed %v", id, yes) }, Wake: wake,
-		Confirm: func(context.Context) error { return nil },
+		Confirm: func(context.Context, time.Time) error { return nil },
 		ReadShort: func(body string, _ int, _ time.Time) ([]protocol.Value, string, error) {
 			switch body {
 			case "long":

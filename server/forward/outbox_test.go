@@ -168,7 +168,7 @@ func TestReplyThatGrows(t *testing.T) {
 		reads, confirmed := 0, 0
 		p := newPeer(&ReceiverConfig{
 			ReplyBytes: 1 << 20, QueueBytes: 1 << 20, Followers: func() int { return 1 }, CommandTimeout: time.Minute,
-			Confirm: func(context.Context) error { confirmed++; return nil },
+			Confirm: func(context.Context, time.Time) error { confirmed++; return nil },
 			ReadShort: func(string, int, time.Time) ([]protocol.Value, string, error) {
 				reads++
 				return replyOf(sizes[reads-1]), "", nil
@@ -311,7 +311,7 @@ func TestReadsAreConfirmed(t *testing.T) {
 			var steps []string
 			p := newPeer(&ReceiverConfig{
 				ReplyBytes: 1 << 20, QueueBytes: 1 << 20, Followers: func() int { return 1 }, CommandTimeout: time.Minute,
-				Confirm: func(context.Context) error {
+				Confirm: func(context.Context, time.Time) error {
 					steps = append(steps, "confirm")
 					return refusal
 				},

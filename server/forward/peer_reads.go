@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/holdfast/holdfast/protocol"
@@ -87,7 +88,9 @@ func (p *Peer) answerReads(ctx context.Context) {
 		p.mu.Unlock()
 		var err error
 		if len(reads) > 0 {
-			err = p.config.Confirm(ctx)
+			// The followers answer reads that are late before the last.
+			last := slices.MaxFunc(reads, func(a, b forwardedRead) int { return a.deadline.Compare(b.deadline) })
+			err = p.config.Confirm(ctx, last.deadline)
 		}
 		for i := range reads {
 			if !p.serve(ctx, &reads[i], err) {

@@ -55,8 +55,9 @@ type ReceiverConfig struct {
 	Wake chan<- struct{}
 
 	// Confirm returns nil when this node's state is at least what the state was anywhere when
-	// Confirm was called. On a node that is elected and does not serve yet, Confirm waits.
-	Confirm func(ctx context.Context) error
+	// Confirm was called, or an error at the deadline. On a node that is elected and does not serve yet, Confirm waits
+	// until ctx ends.
+	Confirm func(ctx context.Context, deadline time.Time) error
 	// ReadShort makes the reads that fit into a short read, and returns the rest of body. ReadLong makes the rest.
 	ReadShort func(body string, count int, deadline time.Time) (replies []protocol.Value, rest string, err error)
 	ReadLong  func(replies []protocol.Value, rest string, count int, deadline time.Time) ([]protocol.Value, error)

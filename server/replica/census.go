@@ -47,7 +47,7 @@ type censusConfig struct {
 	self     protocol.Incarnation
 	patience time.Duration // a census is given up when only this is left of its time
 	serving  *atomic.Pointer[leaderTerm]
-	confirm  func() error // a leadership check that begins after the call
+	confirm  func(deadline time.Time) error // a leadership check that begins after the call
 
 	configuration func() members.Configuration
 	report        func(question string) protocol.Value
@@ -99,7 +99,7 @@ func (c *census) ask(from protocol.Incarnation, question string, deadline time.T
 		if l := c.serving.Load(); l != nil {
 			l.presence.set(from, until)
 		}
-		return []protocol.Value{protocol.Array()}, c.confirm()
+		return []protocol.Value{protocol.Array()}, c.confirm(deadline)
 	}
 	ctx, cancel := context.WithDeadline(context.Background(), deadline.Add(-c.patience))
 	defer cancel()
@@ -110,7 +110,7 @@ func (c *census) ask(from protocol.Incarnation, question string, deadline time.T
 		return nil, protocol.ErrNoRoom
 	}
 	for {
-		answers, missing, err := c.once(ctx, question)
+		answers, missing, err := c.once(ctx, question, deadline)
 		if err != nil || missing == nil {
 			return []protocol.Value{protocol.Array(answers...)}, err
 		}
@@ -136,9 +136,11 @@ func errMissing(ids []string) *protocol.Error {
 
 // once asks each node once, and returns the nodes that did not answer. At the instant begun, no other node had clients:
 // the leadership check, which follows, shows that until then this leader or earlier ones have renewed all leases.
-func (c *census) once(ctx context.Context, question string) (answers []protocol.Value, missing []string, err error) {
+func (c *census) once(ctx context.Context, question string, deadline time.Time) (answers []protocol.Value,
+	missing []string, err error,
+) {
 	begun := time.Now()
-	if err := c.confirm(); err != nil {
+	if err := c.confirm(deadline); err != nil {
 		return nil, nil, err
 	}
 	l := c.serving.Load()

@@ -15,7 +15,7 @@ import (
 )
 
 // censusOf is the census of a leader that is alone with a node n2.
-func censusOf(confirm func() error) (c *census, asked *int) {
+func censusOf(confirm func(deadline time.Time) error) (c *census, asked *int) {
 	asked = new(int)
 	c = newCensus(censusConfig{
 		self: protocol.Incarnation{Node: "n1"}, serving: &atomic.Pointer[leaderTerm]{}, confirm: confirm,
@@ -36,7 +36,10 @@ func TestCensusOfAFormerLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		replaced := errors.New("another leads")
 		var lost error
-		c, asked := censusOf(func() error { return lost })
+		c, asked := censusOf(func(deadline time.Time) error {
+			require.Equal(t, time.Minute, time.Until(deadline))
+			return lost
+		})
 		n2 := protocol.Incarnation{Node: "n2", Epoch: 1}
 		_, err := c.ask(n2, "", time.Now().Add(time.Minute))
 		require.NoError(t, err)
@@ -54,7 +57,7 @@ func TestCensusOfAFormerLeader(t *testing.T) {
 func TestCensusJudgesByItsBeginning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var check time.Duration
-		c, asked := censusOf(func() error {
+		c, asked := censusOf(func(time.Time) error {
 			time.Sleep(check)
 			return nil
 		})

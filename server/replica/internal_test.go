@@ -577,7 +577,7 @@ func TestPartsForManyGoroutines(t *testing.T) {
 			g.open,
 			g.shut,
 			func() { _ = g.wait(ended) },
-			func() { _ = rs.confirm() },
+			func() { _ = rs.confirm(time.Now()) },
 			func() { rs.take() },
 			func() { _ = q.add(&pending{batch: &Batch{Write: true}, done: make(chan struct{}, 1)}) },
 			func() { q.Take("consumer", visit) },

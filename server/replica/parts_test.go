@@ -248,7 +248,7 @@ func TestRoundsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rs := newRounds(roundsConfig{serving: new(atomic.Pointer[leaderTerm])})
 		over := make(chan error, 1)
-		go func() { over <- rs.confirm() }()
+		go func() { over <- rs.confirm(time.Now().Add(time.Second)) }()
 		<-rs.wake
 		synctest.Wait()
 		ended, cancel := context.WithCancel(t.Context())
@@ -258,8 +258,41 @@ func TestRoundsEnd(t *testing.T) {
 		require.Len(t, over, 1)
 		require.Equal(t, protocol.ErrStopping, <-over)
 		for range 2 {
-			require.Equal(t, protocol.ErrStopping, rs.confirm())
+			require.Equal(t, protocol.ErrStopping, rs.confirm(time.Now().Add(time.Second)))
 		}
+	})
+}
+
+// TestReadersHaveTheirDeadlines: a check that takes long, and the one behind it, answer no reader late. A reader with
+// time left stays in its round.
+func TestReadersHaveTheirDeadlines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rs := newRounds(roundsConfig{})
+		var readers sync.WaitGroup
+		start := time.Now()
+		second := func(s int) time.Time { return start.Add(time.Duration(s) * time.Second) }
+		for i := range 3 { // the checks
+			time.AfterFunc(time.Duration(10*i)*time.Second+1, func() {
+				r := rs.take()
+				time.Sleep(time.Until(second(10*i + 10)))
+				r.end(nil)
+			})
+		}
+		for _, c := range []struct{ at, deadline, ends int }{
+			{0, 11, 10}, {1, 12, 12}, {2, 13, 13}, {3, 30, 20}, {4, 9, 9}, {5, 6, 6}, {11, 15, 15}, {12, 31, 30},
+		} {
+			readers.Go(func() {
+				time.Sleep(time.Until(second(c.at)))
+				err := rs.confirm(second(c.deadline))
+				require.Equal(t, second(c.ends), time.Now(), c)
+				if c.ends == c.deadline {
+					require.ErrorIs(t, err, protocol.ErrNoLeader, c)
+				} else {
+					require.NoError(t, err, c)
+				}
+			})
+		}
+		readers.Wait()
 	})
 }
 

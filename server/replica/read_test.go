@@ -1,6 +1,7 @@
 package replica_test
 
 import (
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -265,5 +266,36 @@ func TestReadsOfALeaderThatIsCutOff(t *testing.T) {
 		require.True(t, leader.Replica().Status().Leading)
 		c.Net.Heal()
 		require.Equal(t, protocol.Bulk("v"), c.Leader().Do("GET", "k"))
+	})
+}
+
+// TestReadsBehindALongScript: a read is answered within the time of a command, and at once when the state machine has
+// run the script, on the leader and through a follower.
+func TestReadsBehindALongScript(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
+		const run, within = 4 * replica.DefaultCommandTimeout, replica.DefaultCommandTimeout
+		leader, follower := c.Leader(), c.Followers()[0]
+		require.Equal(t, protocol.OK, leader.Do("SET", "k", "v"))
+		leader.Replica().SlowDownBatches(run)
+		start, script := time.Now(), later(leader, "INCR", "n")
+		var reads sync.WaitGroup
+		for i := range 39 {
+			for _, n := range []*replicatest.Node{leader, follower} {
+				reads.Go(func() {
+					time.Sleep(time.Duration(2*i+1) * run / 80)
+					began := time.Now()
+					reply, took := n.Do("GET", "k"), time.Since(began)
+					if time.Since(start) < run {
+						require.Equal(t, protocol.ErrNoLeader.Value(), reply)
+						require.InDelta(t, within, took, float64(within/30), "%s, after %v", n.Name, began.Sub(start))
+					} else {
+						require.Equal(t, protocol.Bulk("v"), reply)
+						require.Equal(t, run, time.Since(start))
+					}
+				})
+			}
+		}
+		reads.Wait()
+		require.Equal(t, protocol.Integer(1), <-script)
 	})
 }

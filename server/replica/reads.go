@@ -51,7 +51,7 @@ func (r *reader) readOnce(b *Batch, deadline time.Time) error {
 		b.Replies, err = r.census(string(b.Body), deadline)
 		return err
 	}
-	if err := r.rounds.confirm(); err != nil {
+	if err := r.rounds.confirm(deadline); err != nil {
 		return err
 	}
 	b.Replies, err = r.readHere(string(b.Body), b.Count, deadline)
@@ -144,12 +144,12 @@ func (r *reader) reachStamp(l *leaderTerm, stampMillis int64, deadline time.Time
 }
 
 // confirm is a leadership check that waits until this node serves.
-func (r *reader) confirm(ctx context.Context) error {
+func (r *reader) confirm(ctx context.Context, deadline time.Time) error {
 	for r.serving.Load() == nil {
 		// The node was elected, but its first entry is not applied yet, or the link is shut.
 		if err := r.serves.wait(ctx); err != nil {
 			return err
 		}
 	}
-	return r.rounds.confirm()
+	return r.rounds.confirm(deadline)
 }

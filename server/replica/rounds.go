@@ -36,28 +36,56 @@ type roundsConfig struct {
 type round struct {
 	done chan struct{}
 	err  error
+	// deadline is that of the first reader, which closes late when the deadline passes before the check has ended.
+	deadline time.Time
+	late     chan struct{}
 }
 
 func newRounds(c roundsConfig) *rounds {
 	return &rounds{roundsConfig: c, wake: make(chan struct{}, 1)}
 }
 
-// confirm returns nil once the state of this node has all that the state of any node had when confirm was called.
-func (rs *rounds) confirm() error {
-	rs.mu.Lock()
-	if rs.stopped {
-		rs.mu.Unlock()
-		return protocol.ErrStopping
+// confirm returns nil once the state of this node has all that the state of any node had when confirm was called. It
+// returns protocol.ErrNoLeader at the deadline: the check before may take its whole time, and that of the caller, too.
+//
+// The first reader of a round has a timer. The others wait without one until the first reader is late.
+func (rs *rounds) confirm(deadline time.Time) error {
+	r, first, err := rs.join(deadline)
+	if err != nil {
+		return err
 	}
-	r := rs.next
-	if r == nil {
-		r = &round{done: make(chan struct{})}
-		rs.next = r
+	if !first && !deadline.Before(r.deadline) {
+		select {
+		case <-r.done:
+			return r.err
+		case <-r.late:
+		}
+	}
+	timer := time.NewTimer(time.Until(deadline))
+	defer timer.Stop()
+	select {
+	case <-r.done:
+		return r.err
+	case <-timer.C:
+	}
+	if first {
+		close(r.late)
+	}
+	return protocol.ErrNoLeader
+}
+
+// join returns the next round, and whether the caller is its first reader.
+func (rs *rounds) join(deadline time.Time) (r *round, first bool, err error) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	if rs.stopped {
+		return nil, false, protocol.ErrStopping
+	}
+	if first = rs.next == nil; first {
+		rs.next = &round{done: make(chan struct{}), deadline: deadline, late: make(chan struct{})}
 		notify(rs.wake)
 	}
-	rs.mu.Unlock()
-	<-r.done
-	return r.err
+	return rs.next, first, nil
 }
 
 func (rs *rounds) run(ctx context.Context) error {
