@@ -42,6 +42,7 @@
 //	rounds.run       leadership checks for reads
 //	ticker.run       requests stamps of cluster time while this node leads
 //	timeouts.run     time limits of batches and proposals
+//	askOthers        now and then, one at a time, for leadership and timeouts: has another voter lead
 //	waiting.run      clients that wait for keys, on nodes that are silent
 //	sessions         three, see there
 //	forward          several for each link, see there

@@ -355,16 +355,16 @@ func TestTransferWaitsForWhatIsInFlight(t *testing.T) {
 func TestOtherVotersAreAskedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &Replica{}
-		r.givingUp.Store(true)
+		r.asking.Store(true)
 		r.giveUp(&leaderTerm{}, time.Minute) // and raft, which is not there, is not asked
 		ls := newLeadership(leadershipConfig{
-			givingUp: &r.givingUp, event: func(Event) {},
+			askOthers: r.askOthers, event: func(Event) {},
 			toLeader:      forward.NewClient(forward.ClientConfig{}),
 			fromFollowers: forward.NewReceiver(forward.ReceiverConfig{}),
 		})
 		ls.decline(3)
 		synctest.Wait()
-		require.True(t, r.givingUp.Load())
+		require.True(t, r.asking.Load())
 	})
 }
 

@@ -31,7 +31,7 @@ type leadershipConfig struct {
 	id              string // this node's ID
 	electionTimeout time.Duration
 	serving         *atomic.Pointer[leaderTerm]
-	givingUp        *atomic.Bool // another voter was asked to lead
+	askOthers       func(ask func()) // has ask run aside, unless one runs already
 	reader          *reader
 	writes          *queue
 	toLeader        *forward.Client
@@ -193,15 +193,11 @@ func (ls *leadership) decline(term uint64) {
 		ls.event(LeadershipDeclined{Term: term})
 	}
 	l := ls.declined
-	if !ls.givingUp.CompareAndSwap(false, true) {
-		return
-	}
-	go func() { // ends with the leadership or the node, or after some election timeouts
-		defer ls.givingUp.Store(false)
+	ls.askOthers(func() { // ends with the leadership or the node, or after some election timeouts
 		ctx, cancel := context.WithTimeout(context.Background(), declineTimeouts*ls.electionTimeout)
 		defer cancel()
 		_ = ls.node.Decline(ctx, l.gone) // gone tells whether another was elected; otherwise decline runs again
-	}()
+	})
 }
 
 // declineTimeouts bounds the time of an answer to a node in quarantine, in election timeouts: new connections are made

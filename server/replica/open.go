@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/holdfast/holdfast/fsm"
@@ -122,9 +121,8 @@ func (r *Replica) Run(ctx context.Context) error {
 	defer close(r.ended)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	var parts sync.WaitGroup
 	start := func(name string, run func(context.Context) error) {
-		parts.Go(func() {
+		r.parts.Go(func() {
 			if err := run(ctx); err != nil {
 				cancel(fmt.Errorf("%s: %w", name, err))
 			}
@@ -154,7 +152,7 @@ func (r *Replica) Run(ctx context.Context) error {
 	if !r.node.Stop() {
 		return context.Cause(ctx) // goroutines of raft may never end
 	}
-	parts.Wait()
+	r.parts.Wait()
 	err := r.node.Wait()
 	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
 		err = cause

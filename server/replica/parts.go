@@ -115,7 +115,7 @@ func (r *Replica) self() Member {
 func (r *Replica) leadershipConfig() leadershipConfig {
 	c := &r.config
 	return leadershipConfig{
-		id: c.ID, electionTimeout: c.ElectionTimeout, serving: &r.serving, givingUp: &r.givingUp,
+		id: c.ID, electionTimeout: c.ElectionTimeout, serving: &r.serving, askOthers: r.askOthers,
 		reader: r.reader, writes: r.writes, toLeader: r.toLeader, fromFollowers: r.fromFollowers,
 		proposer: r.proposer.wake, ticker: r.ticker.wake, version: r.firstVersion, cluster: r.machine.Clock,
 		clock: func(stampMillis, offsetMillis int64) *clusterClock {

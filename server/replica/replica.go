@@ -26,7 +26,7 @@ type Replica struct {
 	termination
 	addresses      *addresses
 	leaders        leaders
-	givingUp       atomic.Bool
+	asking         atomic.Bool // other voters are asked to lead
 	health         health
 	commitInterest commitInterest
 }
@@ -47,6 +47,7 @@ type traffic struct {
 
 // termination has the state of the node's end.
 type termination struct {
+	parts   sync.WaitGroup // the goroutines that Run waits for
 	ending  sync.Once
 	stopped chan struct{} // closed when the replica begins to stop
 	failed  chan error    // the reason to stop

@@ -54,13 +54,21 @@ const transferAttempts = 3
 
 // giveUp has another voter lead, since none has acknowledged an entry of l for age.
 func (r *Replica) giveUp(l *leaderTerm, age time.Duration) {
-	if !r.givingUp.CompareAndSwap(false, true) {
+	r.askOthers(func() { // ends when all voters were asked, or with the leadership or the node
+		r.event(LeadershipGivenUp{Term: l.term, Age: age, Asked: r.node.GiveUp(l.term, l.gone)})
+	})
+}
+
+// askOthers has ask run on a goroutine that Run waits for, unless one runs already. The caller's goroutine is one of
+// Run's.
+func (r *Replica) askOthers(ask func()) {
+	if !r.asking.CompareAndSwap(false, true) {
 		return
 	}
-	go func() { // ends when all voters were asked, or with the leadership or the node
-		defer r.givingUp.Store(false)
-		r.event(LeadershipGivenUp{Term: l.term, Age: age, Asked: r.node.GiveUp(l.term, l.gone)})
-	}()
+	r.parts.Go(func() {
+		defer r.asking.Store(false)
+		ask()
+	})
 }
 
 // transfer tries once to end l. Nothing is proposed meanwhile.

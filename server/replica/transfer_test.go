@@ -279,6 +279,36 @@ func TestLeaderThatIsNotAcknowledgedGivesUp(t *testing.T) {
 	}
 }
 
+// TestGivingUpEndsWithTheNode: a node that has ended tells no event any more.
+func TestGivingUpEndsWithTheNode(t *testing.T) {
+	var begun, told bool
+	slow := func(c *replica.Config) {
+		onEvent := c.OnEvent
+		c.OnEvent = func(e replica.Event) {
+			if _, is := e.(replica.LeadershipGivenUp); is {
+				begun = true
+				time.Sleep(time.Minute)
+				told = true
+			}
+			onEvent(e)
+		}
+	}
+	inBubble(t, slow, func(t *testing.T, c *replicatest.Cluster) {
+		leader := c.Leader()
+		for _, n := range c.Followers() {
+			c.Net.LoseAbove(leader.Name, n.Name, 600)
+		}
+		large := later(leader, "APPEND", "large", strings.Repeat("x", 20<<10))
+		time.Sleep(6 * time.Second)
+		synctest.Wait()
+		require.True(t, begun)
+		require.False(t, told)
+		leader.Crash()
+		require.True(t, told)
+		<-large
+	})
+}
+
 // The others have what the leader's own disk lacks: whether to end such a node is decided by the watchdog of its disk.
 func TestLeaderOfAHungDiskIsNotGivenUp(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
