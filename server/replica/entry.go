@@ -56,6 +56,9 @@ func (b *entryBuilder) append(batch *forward.Batch) bool {
 		return false
 	}
 	b.scripts = b.scripts || batch.Hints.Has(protocol.LargeScript)
+	if batch.Large {
+		b.flushCreates() // one of them may have timed out before its client sent this batch: see queue.doubtful
+	}
 	if !batch.Hints.Has(protocol.CreateIfAbsent) {
 		b.writer.Add(batch.Origin, batch.Low, batch.Seq, batch.Body)
 		return true

@@ -689,6 +689,20 @@ func TestReasonsToLearnOfCommits(t *testing.T) {
 	}
 }
 
+// numbersIn returns the numbers of the batches of an entry.
+func numbersIn(t *testing.T, entry []byte) (numbers []uint64) {
+	e, err := protocol.DecodeEntry(string(entry))
+	require.NoError(t, err)
+	for u := (protocol.Batch{}); ; {
+		more, err := e.Next(&u)
+		require.NoError(t, err)
+		if !more {
+			return numbers
+		}
+		numbers = append(numbers, u.Seq)
+	}
+}
+
 // TestEntryBuilder: what is in an entry and in which order, when it is full, and what the next one begins with.
 func TestEntryBuilder(t *testing.T) {
 	numbered := func(seq uint64, creates bool, size int) *forward.Batch {
@@ -700,23 +714,11 @@ func TestEntryBuilder(t *testing.T) {
 		return b
 	}
 	b := newEntryBuilder(1000)
-	in := func(entry []byte) (numbers []uint64) {
-		e, err := protocol.DecodeEntry(string(entry))
-		require.NoError(t, err)
-		for u := (protocol.Batch{}); ; {
-			more, err := e.Next(&u)
-			require.NoError(t, err)
-			if !more {
-				return numbers
-			}
-			numbers = append(numbers, u.Seq)
-		}
-	}
 	begin := func() { b.begin(protocol.EntryVersion, 7, 0, protocol.EntryLimits{}) }
 	begin()
 	require.False(t, b.some())
 	entry, _ := b.end()
-	require.Empty(t, in(entry))
+	require.Empty(t, numbersIn(t, entry))
 
 	begin()
 	require.True(t, b.add(numbered(1, true, 10)))
@@ -726,7 +728,7 @@ func TestEntryBuilder(t *testing.T) {
 	require.False(t, b.add(numbered(4, true, 300)))
 	require.True(t, b.some())
 	entry, _ = b.end()
-	require.Equal(t, []uint64{2, 1, 3}, in(entry), "SET NX comes last")
+	require.Equal(t, []uint64{2, 1, 3}, numbersIn(t, entry), "SET NX comes last")
 	require.LessOrEqual(t, len(entry), 1000)
 	require.Positive(t, cap(b.buf), "the buffer is used again")
 	before, same := entry, slices.Clone(entry)
@@ -737,7 +739,7 @@ func TestEntryBuilder(t *testing.T) {
 		require.False(t, b.add(numbered(6, creates, 1)))
 		require.True(t, b.some(), "also if all come last")
 		entry, _ = b.end()
-		require.Equal(t, []uint64{5}, in(entry))
+		require.Equal(t, []uint64{5}, numbersIn(t, entry))
 		require.LessOrEqual(t, max(cap(b.creates), cap(b.buf)), keepBuffer, "a large buffer is not kept")
 		require.Nil(t, b.writer)
 	}
@@ -750,7 +752,7 @@ func TestEntryBuilder(t *testing.T) {
 	require.True(t, b.add(numbered(8, false, 100)))
 	require.False(t, b.add(numbered(9, false, 300)), "small ones have their limit beside")
 	entry, _ = b.end()
-	require.Equal(t, []uint64{6, 7, 8}, in(entry))
+	require.Equal(t, []uint64{6, 7, 8}, numbersIn(t, entry))
 
 	b.limit = 1 << 20
 	begin()
@@ -762,7 +764,7 @@ func TestEntryBuilder(t *testing.T) {
 	require.True(t, b.add(numbered(1001, true, 1)))
 	require.True(t, b.add(numbered(1000, false, 1)))
 	entry, _ = b.end()
-	require.Equal(t, append(want, 1000, 1001), in(entry), "no more than that are put behind others")
+	require.Equal(t, append(want, 1000, 1001), numbersIn(t, entry), "no more than that are put behind others")
 	require.Positive(t, cap(b.creates), "the buffer is used again")
 	require.Zero(t, b.count)
 	require.Equal(t, same, before, "an entry stays as it is")

@@ -46,8 +46,9 @@ type queue struct {
 	// admitted is the work of the large batches in the ring, and lastAdmitted the number of the newest.
 	admitted     int64
 	lastAdmitted uint64
-	// doubtful is the number of the newest batch that got an error after the link had taken it as a large one. While it
-	// may still be applied, no later batch of this node may pass it on the leader.
+	// doubtful is the number of the newest batch that got an error after a consumer had taken it, and that the leader may
+	// put behind later ones: a large one, or one that creates an absent key. While it may still be applied, no later batch
+	// of this node may pass it.
 	doubtful uint64
 	// consumer takes batches. It is nil if there is none. wake signals more batches.
 	consumer any
@@ -378,7 +379,7 @@ func (q *queue) Complete(cs []forward.Completion) {
 
 // finish removes s, which has a number, and answers it. The caller trims.
 func (q *queue) finish(s *pending, err error) {
-	if err != nil && s.handed && s.piece.Large {
+	if err != nil && s.handed && (s.piece.Large || s.piece.Hints.Has(protocol.CreateIfAbsent)) {
 		q.doubtful = max(q.doubtful, s.piece.Seq)
 	}
 	q.leaveRing(s)

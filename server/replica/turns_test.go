@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -303,6 +304,49 @@ func TestNothingPassesADoubtfulBatch(t *testing.T) {
 		require.Equal(t, uint64(7), e.queue.doubtful, "it is behind the large one on the leader")
 		e.queue.close(protocol.ErrStopping)
 	})
+}
+
+// TestDoubtfulCreateStaysBeforeLaterBatches: a SET NX that ran out of time behind the link may be in one entry with its
+// client's next batch, which an earlier batch of the node keeps from ruling it out. It is not put behind that batch.
+func TestDoubtfulCreateStaysBeforeLaterBatches(t *testing.T) {
+	for _, c := range []struct{ work, next int64 }{{1, 1}, {1, entryWork}, {entryWork, 1}, {entryWork, entryWork}} {
+		inTable(t, func(e *entries, submit func(*Batch) <-chan error) {
+			var arrived []forward.Batch
+			forwarded := func() {
+				e.queue.Take("consumer", func(b *forward.Batch) bool {
+					arrived = append(arrived, *b)
+					return true
+				})
+			}
+			e.hold("o")
+			create := ofWork("c", c.work)
+			create.Hints = protocol.CreateIfAbsent
+			doubtful := submit(create)
+			forwarded()
+			time.Sleep(3 * time.Second)
+			e.queue.expire(time.Now())
+			require.Equal(t, protocol.ErrUncertain, <-doubtful)
+			submit(ofWork("next", c.next))
+			forwarded()
+			slices.SortStableFunc(arrived, func(a, b forward.Batch) int { // as the leader takes them
+				switch {
+				case a.Large == b.Large:
+					return 0
+				case b.Large:
+					return -1
+				}
+				return 1
+			})
+			b := newEntryBuilder(1 << 20)
+			b.begin(protocol.EntryVersion, 0, 0, protocol.EntryLimits{})
+			for i := range arrived {
+				require.True(t, b.add(&arrived[i]))
+			}
+			entry, _ := b.end()
+			require.Equal(t, []uint64{1, 2, 3}, numbersIn(t, entry), c)
+			e.queue.close(protocol.ErrStopping)
+		})
+	}
 }
 
 // hold puts a small batch of an hour's time limit into the queue: the low-water mark stays below it.
