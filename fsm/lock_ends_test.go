@@ -181,8 +181,14 @@ func TestDelOfManyHolders(t *testing.T) {
 	for i := range maxBroken/locks.MaxHolders + 1 {
 		key := fmt.Sprint("k", i)
 		keys = append(keys, key)
+		var batch []byte
 		for owner := range locks.MaxHolders {
-			d.native(1, 0, "lock.acquire", key, fmt.Sprint("o", owner), "px", "60000", "shared")
+			acquire := fmt.Sprintf("lock-command 1 0 0 lock.acquire %s o%d px 60000 shared", key, owner)
+			batch = request(batch, 0, strings.Fields(acquire)...)
+			if owner%64 == 63 { // with invariants the whole state is verified after each entry
+				require.Len(t, d.apply(batch), 64)
+				batch = batch[:0]
+			}
 		}
 	}
 	require.Equal(t, errManyHolders, d.do(keys...))
