@@ -2,7 +2,7 @@
 GO ?= go
 BIN := bin
 # Checks of invariants run in tests: see protocol/invariant.
-TEST := $(GO) test -tags invariants
+TEST := $(GO) test -tags invariants -timeout 20m
 # A module of its own, so that what it needs is no requirement of the server.
 MUTATIONS_DIR := cmd/internal/mutations
 OTEL_DIR := cmd/holdfast-otel
