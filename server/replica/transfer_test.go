@@ -3,6 +3,7 @@ package replica_test
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -281,14 +282,14 @@ func TestLeaderThatIsNotAcknowledgedGivesUp(t *testing.T) {
 
 // TestGivingUpEndsWithTheNode: a node that has ended tells no event any more.
 func TestGivingUpEndsWithTheNode(t *testing.T) {
-	var begun, told bool
+	var begun, told atomic.Bool
 	slow := func(c *replica.Config) {
 		onEvent := c.OnEvent
 		c.OnEvent = func(e replica.Event) {
 			if _, is := e.(replica.LeadershipGivenUp); is {
-				begun = true
+				begun.Store(true)
 				time.Sleep(time.Minute)
-				told = true
+				told.Store(true)
 			}
 			onEvent(e)
 		}
@@ -301,10 +302,10 @@ func TestGivingUpEndsWithTheNode(t *testing.T) {
 		large := later(leader, "APPEND", "large", strings.Repeat("x", 20<<10))
 		time.Sleep(6 * time.Second)
 		synctest.Wait()
-		require.True(t, begun)
-		require.False(t, told)
+		require.True(t, begun.Load())
+		require.False(t, told.Load())
 		leader.Crash()
-		require.True(t, told)
+		require.True(t, told.Load())
 		<-large
 	})
 }
