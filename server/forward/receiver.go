@@ -258,6 +258,7 @@ func (r *Receiver) Inquire(ctx context.Context, id, question string) (protocol.V
 func (r *Receiver) put(p *Peer, bs []Batch) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.dropAbandoned(&bs[len(bs)-1])
 	for r.bytes > r.config.QueueBytes && r.peers[p.origin.Node] == p {
 		r.room.Wait()
 	}
@@ -265,7 +266,6 @@ func (r *Receiver) put(p *Peer, bs []Batch) error {
 		return net.ErrClosed
 	}
 	for i := range bs {
-		r.dropAbandoned(&bs[i])
 		r.bytes += len(bs[i].Body)
 		if bs[i].Large {
 			r.large = append(r.large, bs[i])
@@ -280,6 +280,7 @@ func (r *Receiver) put(p *Peer, bs []Batch) error {
 // dropAbandoned drops large batches that b's node has given up: they are below the low of b. The state machine would skip
 // them, and they hold the memory of their frames.
 func (r *Receiver) dropAbandoned(b *Batch) {
+	before := len(r.large)
 	r.large = slices.DeleteFunc(r.large, func(old Batch) bool {
 		abandoned := old.Origin == b.Origin && old.Seq < b.Low
 		if abandoned {
@@ -287,6 +288,9 @@ func (r *Receiver) dropAbandoned(b *Batch) {
 		}
 		return abandoned
 	})
+	if len(r.large) < before {
+		r.room.Broadcast()
+	}
 }
 
 // Span is the numbers of batches that wait, from From until Until. From Large on are the large batches that the call

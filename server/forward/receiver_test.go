@@ -188,9 +188,10 @@ func TestSmallBatchesPassLargeOnes(t *testing.T) {
 	}
 }
 
-// TestAbandonedBatchesHoldNoMemory: large batches that their node has given up leave the queue.
+// TestAbandonedBatchesHoldNoMemory: large batches that their node has given up leave the queue, and make room in a full
+// one for the batch that tells so.
 func TestAbandonedBatchesHoldNoMemory(t *testing.T) {
-	q := NewReceiver(ReceiverConfig{Subscribed: func(string, bool) {}, QueueBytes: 100, Wake: make(chan struct{}, 1)})
+	q := NewReceiver(ReceiverConfig{Subscribed: func(string, bool) {}, QueueBytes: 50, Wake: make(chan struct{}, 1)})
 	q.Open(1)
 	var peers []*Peer
 	for _, node := range []string{"n2", "n3"} {
