@@ -42,8 +42,8 @@ func newClientMemory(limit int) clientMemory {
 	return clientMemory{limit: int64(limit), turn: make(chan struct{}, 1), freed: make(chan struct{}, 1)}
 }
 
-// room returns the memory that large commands may use of which one has bytes: an eighth of the limit is left to other
-// clients, unless that command would never fit.
+// room returns the limit of the total for a large command that needs the given bytes. An eighth of the limit of all
+// clients is left to small commands, unless the large command would never fit.
 func (m *clientMemory) room(bytes int64) int64 {
 	if room := m.limit - m.limit/8; bytes <= room {
 		return room
@@ -120,7 +120,7 @@ func (c *conn) reserve() error {
 // that stops amid a large command would hold up all others.
 func (c *conn) awaitMemory(bytes int64, cut <-chan struct{}) {
 	m := &c.srv.memory
-	room := m.room(bytes) - bytes + c.memory.counted.Load() // for what is counted now
+	room := m.room(bytes) - bytes + c.memory.counted.Load() // the counted memory is part of bytes
 	if room < c.memory.counted.Load() || m.total.Load() <= room {
 		return // the command never fits, or does so now
 	}
@@ -275,9 +275,7 @@ func (c *conn) holds() int64 { return c.memory.counted.Load() + c.outbox.held.Lo
 
 // releaseMemory subtracts an ended connection from the total. The caller holds s.mu.
 func (s *Server) releaseMemory(c *conn) {
-	m := &s.memory
-	m.total.Add(-c.memory.counted.Swap(0) - connBytes)
-	m.noteFreed()
+	s.addMemory(-c.memory.counted.Swap(0) - connBytes)
 }
 
 // letGo releases a client's share of a message.
