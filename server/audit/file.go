@@ -34,7 +34,7 @@ const FileCount = 8
 const (
 	// checkEvery is the time between two checks whether another program has renamed or removed the file.
 	checkEvery = time.Second
-	// rotateEvery is the time between two rotations of which the first has failed.
+	// rotateEvery is the time between a failed rotation and the next one.
 	rotateEvery = time.Minute
 	// writeBackBytes and writeBackEvery bound the lines that the kernel gathers before it writes them to the disk. A
 	// request to the disk costs the processor as much as a hundred lines.
@@ -49,21 +49,21 @@ type files struct {
 	f      *os.File // nil if the current file could not be opened again
 	size   int64
 	// backed is the part of size that the kernel was told to write to the disk.
-	backed int64
-	most   int64 // the limit of a file
+	backed   int64
+	maxBytes int64 // the limit of a file
 	// head is the first line of each file.
 	head []byte
 	// torn is set if the file may end within a line.
 	torn bool
-	// checked is the time at which f was last found at path, and backedAt that of the last writeBack. No rotation begins
-	// before rotateAt.
+	// checked is the time of the last check that f is at path, and backedAt the time of the last writeBack. No rotation
+	// begins before rotateAt.
 	checked, backedAt, rotateAt time.Time
 }
 
 // openFiles opens the current file, and finds the last line of the log in the files. If a process has ended within a
 // line, the next line begins on a line of its own, and the reader skips the incomplete one.
-func openFiles(path string, most int64, logger *slog.Logger) (output, mark, error) {
-	f := &files{path: path, logger: logger, most: most / FileCount}
+func openFiles(path string, maxBytes int64, logger *slog.Logger) (output, mark, error) {
+	f := &files{path: path, logger: logger, maxBytes: maxBytes / FileCount}
 	if err := f.open(); err != nil {
 		return nil, mark{}, err
 	}
@@ -159,7 +159,7 @@ func (f *files) write(lines []byte) error {
 	if f.f != nil && now.Sub(f.checked) >= checkEvery {
 		f.check(now)
 	}
-	if f.f != nil && f.size > 0 && f.size+int64(len(lines)) > f.most && !now.Before(f.rotateAt) {
+	if f.f != nil && f.size > 0 && f.size+int64(len(lines)) > f.maxBytes && !now.Before(f.rotateAt) {
 		if err := f.rotate(); err != nil {
 			f.rotateAt = now.Add(rotateEvery)
 			f.logger.Warn("rotate audit log: the file grows beyond its limit", "error", err)

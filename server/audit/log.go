@@ -30,7 +30,7 @@ type Config struct {
 	Stdout io.Writer // for the Path [Stdout]
 	// Bytes is the limit of all files together.
 	Bytes int64
-	// Patterns select the keys whose changes are written. Without patterns, those of all keys are.
+	// Patterns select the keys whose changes are written. Without patterns, the changes of all keys are written.
 	Patterns []string
 	Node     string
 	Logger   *slog.Logger
@@ -367,8 +367,8 @@ func (w *writer) writeChunk(lines []byte, n uint64) {
 	w.warn(slog.LevelError, "write audit log", "error", err, "lines", n)
 }
 
-// warn logs a message, at most once a minute. The caller does not hold mu, since the node's log may be a pipe that
-// nobody reads.
+// warn logs a message, at most once a minute. The caller does not hold mu, since a write to the node's
+// log may block: the log may be a pipe.
 func (w *writer) warn(level slog.Level, message string, attrs ...any) {
 	if silent, ok := w.limit.Admit(time.Now()); ok {
 		w.config.Logger.Log(context.Background(), level, message, append(attrs, "not_logged", silent)...)

@@ -62,8 +62,8 @@ const (
 	clockSlack = 1000
 )
 
-// Read reads the wanted lines from files of several nodes, in any order. A reader has the lines of one node: those of
-// its older files, and then those of the current file.
+// Read reads the wanted lines from the files of several nodes, in any order of nodes. Each reader has the files of one
+// node, the oldest first.
 func Read(from []io.Reader, want func(*Line) bool) (Trail, error) {
 	t := Trail{Lines: []Line{}}
 	at := make(map[lineID]int)
@@ -464,7 +464,8 @@ func (b *holdBuilder) findOrBegin(id lockID, l *Line, at int64) int {
 	return b.begin(id, l, at-l.HeldMillis)
 }
 
-// owners returns the open holds of a lock by owner, including those of the cluster whose state this one began with.
+// owners returns the open holds of a lock by owner. If the cluster began with the state of another cluster, that
+// cluster's open holds are among them.
 func (b *holdBuilder) owners(id lockID) map[string]int {
 	old := id
 	if old.cluster = b.former[id.cluster]; old.cluster != "" {

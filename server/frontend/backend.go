@@ -128,8 +128,8 @@ type Backups interface {
 }
 
 const (
-	// maxDetailedClients bounds the clients of a reply that other nodes are asked about, and perQuestion those of one
-	// question: the answer must fit into a message.
+	// maxDetailedClients bounds the clients of a reply whose details come from other nodes. A question to a node has at
+	// most perQuestion clients, so that the answer fits into a message.
 	maxDetailedClients = 1000
 	perQuestion        = 128
 	// detailsWithin bounds the time of all questions for a reply. A node that did not answer in time is not asked again

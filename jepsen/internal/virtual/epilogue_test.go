@@ -91,9 +91,9 @@ func TestVoterThatKnowsNoOtherThatIsUp(t *testing.T) {
 	}
 }
 
-// TestChangeOfVotersThatWasLost: a leader that is cut off gives a fourth its vote, and the others lead on without that
-// change. Then the leader of the moment is lost, and the fourth. What is left is a majority of the three voters, and
-// serves, although one of them has a log in which there are four.
+// TestChangeOfVotersThatWasLost: a leader that is cut off gives a fourth node its vote, and the others elect a leader
+// whose log does not have that change. The new leader and the fourth node are lost. The two nodes that are left are a
+// majority of the three voters, and serve, although one of them has a log with four voters.
 func TestChangeOfVotersThatWasLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		replicatest.Seed(t, 1)
