@@ -9,16 +9,16 @@ import (
 // Batch is a batch on the way to the leader's log, or a read on the way to the leader.
 type Batch struct {
 	Origin protocol.Incarnation // the session that numbered the batch
-	Low    uint64               // the number below which nothing of the session is retried
+	Low    uint64               // the session retries no batch with a lower number
 	Seq    uint64
 	Body   []byte
-	Count  int // of the requests in Body; 0 where the number is not needed
-	// Census: Body is no requests, but a question that the leader has every node answer.
+	Count  int // the number of requests in Body; 0 where it is not needed
+	// Census is set if Body is a question that the leader has every node answer, instead of requests.
 	Census bool
-	// Hints are the frontend's. A receiver has a batch with [protocol.LargeScript] compiled before it can be taken.
+	// Hints are the frontend's. A receiver compiles a batch with [protocol.LargeScript] before it can be taken.
 	Hints protocol.Hints
-	// Large: the batch is much work, and waits until an entry has room for it, while others pass; or it must not pass such
-	// batches that were sent before. Work is an estimate of what it costs; 0 where it does not matter.
+	// Large is set if the batch waits until an entry has room for its work, while small batches pass it, or must not
+	// pass earlier large batches. Work is the estimated cost of the batch, 0 where it does not matter.
 	Large bool
 	Work  int64
 }
@@ -30,43 +30,40 @@ type Completion struct {
 	Err     error
 }
 
-// Batches are the batches that wait on a follower for replies. They are numbered, and have one
-// consumer at a time.
+// Batches are the numbered batches of a follower that wait for replies. They have one consumer at a time.
 type Batches interface {
-	// Attach makes consumer the one that takes batches, from the first that waits. A word on wake
-	// says that there are more.
+	// Attach makes consumer the only consumer, which takes all waiting batches again. A message on wake announces more.
 	Attach(consumer any, wake chan<- struct{})
 	// Detach removes consumer, unless another consumer is attached.
 	Detach(consumer any)
-	// Take shows consumer the batches that consumer has not taken, in order, until visit returns
-	// false: that batch is not taken. Visit must not keep the batch. Another consumer is shown
-	// nothing, and so is one that gets no answers any more: what was not sent is surely not applied.
+	// Take visits the batches that consumer has not taken yet, in order, until visit returns false; that batch is not
+	// taken. visit must not keep the batch. A consumer that was replaced or gets no more answers takes nothing: a batch
+	// that was not sent is known not to be applied.
 	Take(consumer any, visit func(*Batch) bool)
-	// Unanswered is how long consumer has waited for an answer to anything that it took; 0: it waits for none.
+	// Unanswered returns how long consumer has waited for an answer to any batch that it took, 0 if it waits for none.
 	Unanswered(consumer any) time.Duration
 	// Has reports whether the batch still waits.
 	Has(number uint64) bool
-	// Complete answers batches, and passes over batches that no longer wait.
+	// Complete answers batches, and ignores those that no longer wait.
 	Complete([]Completion)
 }
 
-// Identity is what a node says about itself when opening or accepting a link.
+// Identity describes a node in its greeting.
 type Identity struct {
 	ID    string
 	Epoch uint64
 	About
 }
 
-// About is what others are told of a node: where clients reach the node, and which release runs there. SentinelAddr is
-// empty if the node has no port for Sentinel's commands, and Release if that is not known. NewestVersion is the newest
-// version of the log that the node can use, 0 if that is not known. HoldVersion is the newest that its operator wants
-// yet; 0: any.
+// About has a node's addresses for clients, its release and its versions of the log. SentinelAddr is empty if the node
+// has no port for Sentinel's commands, and Release if it is unknown. NewestVersion is the newest version that the node
+// can use, 0 if unknown. HoldVersion is the newest version that its operator permits, 0 for any.
 type About struct {
 	ClientAddr, SentinelAddr, Release string
 	NewestVersion, HoldVersion        uint64
 }
 
-// usable is the newest version of the log that the cluster may go over to for the node's sake.
+// usable returns the newest version of the log that the node can use and its operator permits.
 func (a *About) usable() uint64 {
 	if a.HoldVersion > 0 {
 		return min(a.NewestVersion, a.HoldVersion)
@@ -80,12 +77,12 @@ type Status struct {
 	Members      []Member
 }
 
-// Member is a node, and what is told of the node.
+// Member is a member of the cluster in a status message.
 type Member struct {
 	ID string
 	About
 	Silent   bool   // the leader has not heard from the node for an election timeout
-	LogIndex uint64 // the node's log is known to agree with the leader's up to here; 0: not known
+	LogIndex uint64 // the last entry that the node's log is known to share with the leader's, 0 if unknown
 }
 
 // notify wakes the goroutine that listens on c, a channel with a buffer of one.

@@ -16,28 +16,27 @@ import (
 	"github.com/holdfast/holdfast/server/peer/wire"
 )
 
-// Pauses between attempts to reach the leader.
+// The pause between two attempts to reach the leader doubles up to maxRedialPause.
 const (
-	redialFirst = 5 * time.Millisecond
-	redialMost  = 100 * time.Millisecond
-	dialWithin  = 2 * time.Second
+	minRedialPause = 5 * time.Millisecond
+	maxRedialPause = 100 * time.Millisecond
+	dialTimeout    = 2 * time.Second
 )
 
-// Client is the follower's end: Client carries this node's batches to the leader, over a single
-// connection. When the connection breaks, all batches without a reply are sent again over the next
-// connection: the state machine knows which batches were applied.
+// Client sends a follower's batches to the leader, over a single connection. When the connection breaks, all batches
+// without a reply are sent again over the next one: the state machine applies each batch at most once.
 type Client struct {
 	config  ClientConfig
-	changed chan struct{} // leader changed
+	changed chan struct{} // signals that leader changed
 
 	mu         sync.Mutex
-	leader     string // the node to follow; empty: none
+	leader     string // the node to follow, "" for none
 	subscribed bool   // this node wants commit notifications
 	cancel     context.CancelFunc
-	conn       *connection // while batches can be sent
+	conn       *connection // nil while no batch can be sent
 }
 
-// ClientConfig is what a [Client] needs. All fields must be set. The functions must be safe for many goroutines.
+// ClientConfig configures a [Client]. All fields must be set. The functions must be safe for concurrent use.
 type ClientConfig struct {
 	Self Identity
 	// Dial connects to the forward port of a node.
@@ -46,14 +45,14 @@ type ClientConfig struct {
 	Writes, Reads Batches
 	// ReplyBytes bounds the replies to one batch.
 	ReplyBytes int
-	// Reached and Refused are called when the leader's port takes a connection and when the port refuses one.
+	// Reached and Refused are called when the leader's port accepts and when it refuses a connection.
 	Reached, Refused func(leader string)
-	// Up and Down are called when batches can be forwarded, and when that has ended.
+	// Up is called when a link opens, and Down when it has ended.
 	Up   func(leader string)
 	Down func(leader string, err error)
-	// OnGreeting is called with the greeting of a leader: where clients reach the node.
+	// OnGreeting is called with the greeting of a leader, which has its addresses for clients.
 	OnGreeting func(Member)
-	// Report answers a question of the leader about this node's clients.
+	// Report answers an inquiry of the leader about this node's clients.
 	Report func(question string) protocol.Value
 	// OnStatus is called with each status message.
 	OnStatus func(Status)
@@ -63,8 +62,7 @@ type ClientConfig struct {
 // NewClient returns a client that follows no node yet.
 func NewClient(c ClientConfig) *Client { return &Client{config: c, changed: make(chan struct{}, 1)} }
 
-// Follow sets the node to follow; empty: none. When Follow returns, no batch goes to another node
-// any more.
+// Follow sets the node to follow, "" for none. Once Follow has returned, no batch is sent to another node.
 func (c *Client) Follow(leader string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -79,7 +77,7 @@ func (c *Client) Follow(leader string) {
 	notify(c.changed)
 }
 
-// SubscribeCommits sets whether this node wants commit notifications: the leader then sends the commit index at once.
+// SubscribeCommits sets whether this node wants commit notifications.
 func (c *Client) SubscribeCommits(yes bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -103,7 +101,7 @@ func (c *Client) detach() {
 
 // Run keeps a connection to the leader until ctx ends.
 func (c *Client) Run(ctx context.Context) error {
-	pause := redialFirst
+	pause := minRedialPause
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for ctx.Err() == nil {
@@ -112,32 +110,31 @@ func (c *Client) Run(ctx context.Context) error {
 		leader := c.leader
 		c.cancel = cancel
 		c.mu.Unlock()
-		var again <-chan time.Time // not while there is nobody to follow
+		var again <-chan time.Time // nil if there is no leader
 		if leader != "" {
 			up, err := c.connect(attempt, leader)
 			if up {
-				pause = redialFirst
+				pause = minRedialPause
 				c.config.Down(leader, err)
 			}
 			timer.Reset(pause)
 			again = timer.C
-			pause = min(2*pause, redialMost)
+			pause = min(2*pause, maxRedialPause)
 		}
 		cancel()
 		select {
 		case <-again:
 		case <-c.changed:
-			pause = redialFirst
+			pause = minRedialPause
 		case <-ctx.Done():
 		}
 	}
 	return nil
 }
 
-// connect opens a connection to leader and uses the connection until a break or the end of ctx. It
-// reports whether batches could be sent.
+// connect serves one connection to leader until it breaks or ctx ends. up reports whether batches could be sent.
 func (c *Client) connect(ctx context.Context, leader string) (up bool, err error) {
-	dialing, cancel := context.WithTimeout(ctx, dialWithin)
+	dialing, cancel := context.WithTimeout(ctx, dialTimeout)
 	dialed, err := c.config.Dial(dialing, leader)
 	cancel()
 	if errors.Is(err, syscall.ECONNREFUSED) {
@@ -152,7 +149,7 @@ func (c *Client) connect(ctx context.Context, leader string) (up bool, err error
 	stop := context.AfterFunc(ctx, func() { _ = dialed.Close() })
 	defer stop()
 	defer dialed.Close()
-	br := bufio.NewReaderSize(patient{dialed}, 64<<10)
+	br := bufio.NewReaderSize(timeoutReader{dialed}, 64<<10)
 	if err := c.greet(dialed, br, leader); err != nil {
 		return false, err
 	}
@@ -166,14 +163,14 @@ func (c *Client) connect(ctx context.Context, leader string) (up bool, err error
 		defer close(listened)
 		end(conn.listen(br))
 	}()
-	end(conn.send(ctx)) // which closes dialed
+	end(conn.send(ctx)) // closes dialed
 	c.mu.Lock()
 	if c.conn == conn {
 		c.detach()
 	}
 	c.mu.Unlock()
 	<-listened
-	err = context.Cause(ctx) // what came first, and not what followed from it
+	err = context.Cause(ctx) // the first error caused the others
 	if errors.Is(err, errUnanswered) || errors.Is(err, os.ErrDeadlineExceeded) {
 		wire.Stuck(dialed)
 	}
@@ -182,7 +179,7 @@ func (c *Client) connect(ctx context.Context, leader string) (up bool, err error
 	return true, err
 }
 
-// attach has batches sent over conn, unless the leader has changed meanwhile.
+// attach starts sending batches over conn, and returns false if the leader has changed meanwhile.
 func (c *Client) attach(conn *connection) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -198,9 +195,8 @@ func (c *Client) attach(conn *connection) bool {
 	return true
 }
 
-// greet exchanges greetings.
 func (c *Client) greet(conn net.Conn, br *bufio.Reader, leader string) error {
-	_ = conn.SetWriteDeadline(time.Now().Add(greetWithin))
+	_ = conn.SetWriteDeadline(time.Now().Add(greetTimeout))
 	self := c.config.Self
 	hello := greeting{version: linkVersion, id: self.ID, epoch: self.Epoch, about: self.About}
 	if _, err := conn.Write(wire.Seal(hello.append(make([]byte, wire.Head), kindHello))); err != nil {
@@ -228,21 +224,21 @@ func (c *Client) greet(conn net.Conn, br *bufio.Reader, leader string) error {
 
 var errNotLeading = errors.New("that node does not lead")
 
-// patient gives up a connection on which nothing is heard.
-type patient struct{ conn net.Conn }
+// timeoutReader fails if no byte arrives within SilenceTimeout.
+type timeoutReader struct{ conn net.Conn }
 
-func (p patient) Read(b []byte) (int, error) {
-	_ = p.conn.SetReadDeadline(time.Now().Add(DeafAfter))
+func (p timeoutReader) Read(b []byte) (int, error) {
+	_ = p.conn.SetReadDeadline(time.Now().Add(SilenceTimeout))
 	return p.conn.Read(b)
 }
 
-// Wait sends a WAIT to the leader. The result is nil without a connection, and is closed
-// without a number when the connection breaks.
+// Wait sends a WAIT to the leader. It returns nil if there is no connection. The channel is closed without a number if
+// the connection breaks.
 func (c *Client) Wait(nodes int, timeout time.Duration) <-chan int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.conn == nil {
 		return nil
 	}
-	return c.conn.ask(nodes, timeout)
+	return c.conn.sendWait(nodes, timeout)
 }

@@ -161,7 +161,7 @@ func TestLinkTogether(t *testing.T) {
 	together(
 		func(round int) { p.wait(ctx, uint64(round), 1, 0) },
 		func(round int) {
-			p.ask([]forwardedRead{{number: uint64(round), body: fmt.Sprint(round), deadline: soon}})
+			p.queueReads([]forwardedRead{{number: uint64(round), body: fmt.Sprint(round), deadline: soon}})
 		},
 		func(round int) { p.Reply(uint64(round), replyOf(100<<10)) },
 		func(int) { p.putStatus() },
@@ -187,10 +187,10 @@ func TestLinkTogether(t *testing.T) {
 		func(int) { c.Wait(1, 0) },
 		func(int) { c.attach(conn) },
 		func(round int) { conn.answer(uint64(round), 1) },
-		func(int) { conn.ask(1, 0) },
+		func(int) { conn.sendWait(1, 0) },
 		func(int) { conn.hangUp() },
 	)
 	<-done
 	conn.hangUp()
-	require.Empty(t, conn.asks)
+	require.Empty(t, conn.waits)
 }

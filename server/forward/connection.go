@@ -24,25 +24,25 @@ type connection struct {
 	conn   net.Conn
 	wake   chan struct{}
 
-	mu    sync.Mutex
-	asks  map[uint64]chan int // WAITs
-	asked uint64
-	out   []byte // their messages
-	// subscribed: this node wants commit notifications. subscriptionDue: the leader does not know yet.
+	mu       sync.Mutex
+	waits    map[uint64]chan int // WAITs without an answer, by number
+	lastWait uint64
+	out      []byte // messages with WAITs to be sent
+	// subscribed is set if this node wants commit notifications, and subscriptionDue if the leader must be told.
 	subscribed, subscriptionDue bool
 	reports                     [][]byte // messages with answers to the leader's inquiries
 
-	reporting sync.WaitGroup // the goroutines that answer
+	reporting sync.WaitGroup // the goroutines that answer inquiries
 
-	// The sender's alone: the frame, and the functions that append batches to the frame.
+	// Only the sender uses the frame, and the functions that append batches to it.
 	frame             []byte
 	addWrite, addRead func(*Batch) bool
-	// The listener's alone.
-	parts     map[partOf]*strings.Builder // large replies that are not complete
-	partBytes int                         // of all of them
+	// Only the listener uses the following.
+	parts     map[partOf]*strings.Builder // large replies that are incomplete
+	partBytes int                         // total bytes in parts
 	wrote     []Completion
 	answered  []Completion
-	lastReply time.Time // the time of the newest reply, or of the connection's start
+	lastReply time.Time // when the newest reply came, or the connection was opened
 }
 
 // partOf names the reply that a part belongs to.
@@ -54,14 +54,14 @@ type partOf struct {
 func newConnection(config *ClientConfig, leader string, conn net.Conn) *connection {
 	c := &connection{
 		config: config, leader: leader, conn: conn, wake: make(chan struct{}, 1),
-		asks: make(map[uint64]chan int), parts: make(map[partOf]*strings.Builder), lastReply: time.Now(),
+		waits: make(map[uint64]chan int), parts: make(map[partOf]*strings.Builder), lastReply: time.Now(),
 	}
-	// Made once: each use of a method as a value would allocate.
+	// Each use of a method as a value allocates.
 	c.addWrite, c.addRead = c.appendWrite, c.appendRead
 	return c
 }
 
-// send writes what waits into frames, everything that has come meanwhile into one.
+// send writes the queued messages and batches until ctx ends, as many as fit into a frame at a time.
 func (c *connection) send(ctx context.Context) error {
 	for {
 		select {
@@ -70,8 +70,7 @@ func (c *connection) send(ctx context.Context) error {
 			return nil
 		}
 		for {
-			// Connections that are ready to run put their batches in first: a frame
-			// costs both nodes more than a batch does.
+			// Goroutines that are ready to run queue their batches first: a frame costs both nodes more than a batch.
 			runtime.Gosched()
 			if c.gather(); len(c.frame) == wire.Head {
 				break
@@ -84,7 +83,7 @@ func (c *connection) send(ctx context.Context) error {
 	}
 }
 
-// gather makes a frame of what waits.
+// gather fills the frame with the queued batches and messages.
 func (c *connection) gather() {
 	if c.frame == nil {
 		c.frame = make([]byte, wire.Head, 64<<10)
@@ -106,7 +105,7 @@ func (c *connection) gather() {
 	}
 }
 
-// fits reports whether so many bytes go into the frame: an empty frame takes any number.
+// fits reports whether n more bytes fit into the frame. An empty frame has room for any number.
 func (c *connection) fits(n int) bool {
 	return len(c.frame) == wire.Head || len(c.frame)+n <= wire.Gather
 }
@@ -137,7 +136,7 @@ func (c *connection) appendRead(b *Batch) bool {
 	return true
 }
 
-// listen takes the leader's frames until the connection breaks.
+// listen reads the leader's frames until the connection breaks.
 func (c *connection) listen(br *bufio.Reader) error {
 	limit := 4*c.config.ReplyBytes + wire.Step
 	var buf []byte
@@ -170,21 +169,21 @@ func (c *connection) listen(br *bufio.Reader) error {
 	}
 }
 
-// errUnanswered: status messages come, and replies do not. What this node sends is lost, or the leader commits nothing:
-// a new connection helps in the first case, and costs little in the second.
-var errUnanswered = fmt.Errorf("nothing that was sent has been answered for %v", DeafAfter)
+// errUnanswered is the error of a link with status messages and without replies. Either this node's messages are lost,
+// or the leader commits nothing. A new connection helps in the first case, and costs little in the second.
+var errUnanswered = fmt.Errorf("nothing that was sent has been answered for %v", SilenceTimeout)
 
-// stuck reports whether nothing that was sent is answered any more.
+// stuck reports whether batches have been sent and none has been answered for SilenceTimeout.
 func (c *connection) stuck() bool {
 	now := time.Now()
 	if len(c.wrote)+len(c.answered) > 0 {
 		c.lastReply = now
 	}
-	return now.Sub(c.lastReply) >= DeafAfter &&
-		max(c.config.Writes.Unanswered(c), c.config.Reads.Unanswered(c)) >= DeafAfter
+	return now.Sub(c.lastReply) >= SilenceTimeout &&
+		max(c.config.Writes.Unanswered(c), c.config.Reads.Unanswered(c)) >= SilenceTimeout
 }
 
-// message takes one message of the leader.
+// message handles one message of the leader.
 func (c *connection) message(f *wire.Fields[string]) error {
 	switch kind := f.Kind(); kind {
 	case kindWrote:
@@ -225,7 +224,8 @@ func (c *connection) message(f *wire.Fields[string]) error {
 	return nil
 }
 
-// part takes a part, which ends the frame, and returns the whole reply with the last.
+// part handles the part of a reply, which extends to the end of the frame. It returns the whole reply with the last
+// part, and else nil.
 func (c *connection) part(f *wire.Fields[string]) (of partOf, whole []protocol.Value, err error) {
 	if len(f.Rest) < 2 {
 		return of, nil, fmt.Errorf("%w: part", wire.ErrCorrupt)
@@ -241,7 +241,7 @@ func (c *connection) part(f *wire.Fields[string]) (of partOf, whole []protocol.V
 	text := f.Rest
 	f.Rest = ""
 	if state == partDropped || !batches.Has(of.number) {
-		// The batch has an answer: the time limit was over, or this node's own log had the replies.
+		// The batch is answered already: by its deadline, or by this node's own log.
 		c.forget(of)
 		return of, nil, f.Err
 	}
@@ -265,7 +265,7 @@ func (c *connection) part(f *wire.Fields[string]) (of partOf, whole []protocol.V
 	return of, whole, f.Err
 }
 
-// forget gives up what there is of a reply.
+// forget drops the received parts of a reply.
 func (c *connection) forget(of partOf) {
 	if got := c.parts[of]; got != nil {
 		c.partBytes -= got.Len()
@@ -275,7 +275,6 @@ func (c *connection) forget(of partOf) {
 
 var errHungUp = errors.New("the leader hung up")
 
-// status takes a status message.
 func (c *connection) status(f *wire.Fields[string]) {
 	b := Status{Term: f.Number(), Commit: f.Number()}
 	for range f.Number() {
@@ -291,21 +290,21 @@ func (c *connection) status(f *wire.Fields[string]) {
 	}
 }
 
-// ask sends a WAIT.
-func (c *connection) ask(nodes int, timeout time.Duration) <-chan int {
+// sendWait sends a WAIT. The channel gets the number of nodes, or is closed when the connection breaks.
+func (c *connection) sendWait(nodes int, timeout time.Duration) <-chan int {
 	answer := make(chan int, 1)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.asked++
-	c.asks[c.asked] = answer
-	c.out = binary.AppendUvarint(append(c.out, kindWait), c.asked)
+	c.lastWait++
+	c.waits[c.lastWait] = answer
+	c.out = binary.AppendUvarint(append(c.out, kindWait), c.lastWait)
 	c.out = binary.AppendUvarint(c.out, uint64(nodes))
 	c.out = binary.AppendUvarint(c.out, uint64(timeout.Milliseconds()))
 	notify(c.wake)
 	return answer
 }
 
-// report answers an inquiry of the leader, which bounds how many there are at a time.
+// report answers an inquiry. The leader bounds the number of inquiries at a time.
 func (c *connection) report(number uint64, question string) {
 	answer := protocol.AppendValue(nil, c.config.Report(question))
 	c.mu.Lock()
@@ -314,29 +313,29 @@ func (c *connection) report(number uint64, question string) {
 	notify(c.wake)
 }
 
-// subscribe sends whether this node wants commit notifications.
+// subscribe has the leader told whether this node wants commit notifications.
 func (c *connection) subscribe(yes bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.subscribed, c.subscriptionDue = yes, true // a flag and no message each: clients come and go quickly
+	c.subscribed, c.subscriptionDue = yes, true // a flag, not a message for each change: clients change it often
 	notify(c.wake)
 }
 
 func (c *connection) answer(number uint64, n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if asked := c.asks[number]; asked != nil {
-		delete(c.asks, number)
-		asked <- n
+	if wait := c.waits[number]; wait != nil {
+		delete(c.waits, number)
+		wait <- n
 	}
 }
 
-// hangUp ends the WAITs that got no answer.
+// hangUp closes the channels of unanswered WAITs.
 func (c *connection) hangUp() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for number, asked := range c.asks {
-		delete(c.asks, number)
-		close(asked)
+	for number, wait := range c.waits {
+		delete(c.waits, number)
+		close(wait)
 	}
 }

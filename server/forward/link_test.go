@@ -390,7 +390,7 @@ func TestLink(t *testing.T) {
 		}, l.takes())
 		require.Equal(t, "wrote before", l.writes.answer(first))
 		require.EqualValues(t, 6, l.receiver.Usable("n2"))
-		time.Sleep(statusEvery)
+		time.Sleep(statusInterval)
 		require.Equal(t, []string{"status 3 7 r1"}, l.takes())
 
 		source, other := l.writes.add("source of a script"), l.writes.add("other")
@@ -423,8 +423,8 @@ func TestLink(t *testing.T) {
 		require.Empty(t, answer)
 		time.Sleep(500 * time.Millisecond)
 		require.Equal(t, 2, <-answer)
-		require.Empty(t, l.client.conn.asks)
-		time.Sleep(statusEvery)
+		require.Empty(t, l.client.conn.waits)
+		time.Sleep(statusInterval)
 		require.Equal(t, []string{"status 3 7 r1"}, l.takes())
 		require.Empty(t, l.client.conn.wrote)
 		require.Empty(t, l.client.conn.answered, "the next frame has no answers")
@@ -464,10 +464,10 @@ func TestLinkComesAgain(t *testing.T) {
 		"broken":     func(l *linked) { l.net.Break("n1", "n2") },
 		"shut":       func(l *linked) { l.receiver.Shut(); l.receiver.Open(2) },
 		"cut off":    func(l *linked) { l.receiver.Cut(func(string) bool { return false }) },
-		"unanswered": func(*linked) { time.Sleep(2 * DeafAfter) },
+		"unanswered": func(*linked) { time.Sleep(2 * SilenceTimeout) },
 		"deaf": func(l *linked) {
 			l.net.Cut("n1", "n2")
-			time.Sleep(2 * DeafAfter)
+			time.Sleep(2 * SilenceTimeout)
 			l.net.Mend("n1", "n2")
 		},
 	} {
@@ -530,10 +530,10 @@ func TestLinkIsRefused(t *testing.T) {
 		require.NotContains(t, told, "up to n1")
 		require.Empty(t, l.log.String())
 		time.Sleep(time.Second)
-		require.InDelta(t, time.Second/redialMost, len(l.takes()), 5)
+		require.InDelta(t, time.Second/maxRedialPause, len(l.takes()), 5)
 		l.sets(func() { l.member = func() bool { return false } })
 		l.receiver.Open(1)
-		time.Sleep(redialMost)
+		time.Sleep(maxRedialPause)
 		require.NotContains(t, l.takes(), "up to n1")
 		require.Contains(t, l.log.String(), "refuses the link: verdict")
 		calls := 0
@@ -546,7 +546,7 @@ func TestLinkIsRefused(t *testing.T) {
 				return calls != 2
 			}
 		})
-		time.Sleep(2 * redialMost)
+		time.Sleep(2 * maxRedialPause)
 		told = l.takes()
 		require.Contains(t, told, "down from n1: the leader hung up")
 		require.Contains(t, told, "known false")
@@ -623,11 +623,11 @@ func TestStatusBetweenParts(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		p.parts.Go(func() { p.send(ctx) })
 		br := bufio.NewReader(other)
-		time.Sleep(statusEvery + 1)
+		time.Sleep(statusInterval + 1)
 		_, err := wire.Read(br, nil, 2*shortBytes)
 		require.NoError(t, err)
 		for range 10 {
-			time.Sleep(statusEvery)
+			time.Sleep(statusInterval)
 			frame, err := wire.Read(br, nil, 2*partBytes)
 			require.NoError(t, err)
 			require.Equal(t, byte(kindStatus), frame[0])
@@ -645,7 +645,7 @@ func TestOneAnswerIsMissing(t *testing.T) {
 		l.receiver.Open(1)
 		l.client.Follow("n1")
 		l.writes.add("never")
-		for range 3 * DeafAfter / time.Second {
+		for range 3 * SilenceTimeout / time.Second {
 			time.Sleep(time.Second)
 			l.writes.add("other")
 		}
@@ -695,13 +695,13 @@ func TestStrangersOfALink(t *testing.T) {
 		for _, frame := range [][]byte{nil, short, hello[:len(hello)-1], odd, other} {
 			conn, err := l.net.Dial("n3:1")(t.Context(), "n1:1")
 			require.NoError(t, err)
-			begun, want := time.Now(), greetWithin
+			begun, want := time.Now(), greetTimeout
 			if frame != nil {
 				_, err = conn.Write(wire.Seal(frame))
 				require.NoError(t, err)
 				want = 0
 			}
-			_ = conn.SetReadDeadline(begun.Add(2 * greetWithin))
+			_ = conn.SetReadDeadline(begun.Add(2 * greetTimeout))
 			said, _ := io.ReadAll(conn)
 			require.Empty(t, said)
 			require.Equal(t, want, time.Since(begun))
@@ -730,7 +730,7 @@ func TestLeaderThatReadsNothing(t *testing.T) {
 			}
 			l.client.Follow("n1")
 			require.Equal(t, []string{"reached n1"}, l.takes())
-			time.Sleep(greetWithin + redialMost)
+			time.Sleep(greetTimeout + maxRedialPause)
 			require.Equal(t, []string{"reached n1"}, l.takes())
 		})
 	}
@@ -883,7 +883,7 @@ func TestFailuresOfALink(t *testing.T) {
 					synctest.Wait()
 					for round := range 3 {
 						write, read := l.writes.add(fmt.Sprint(round)), l.reads.add("long")
-						time.Sleep(time.Second + 10*redialFirst) // beside the status messages
+						time.Sleep(time.Second + 10*minRedialPause) // beside the status messages
 						require.Equal(t, fmt.Sprint("wrote ", round), l.writes.answer(write))
 						require.Equal(t, "first,on with rest", l.reads.answer(read))
 					}

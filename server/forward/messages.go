@@ -9,9 +9,9 @@ import (
 	"github.com/holdfast/holdfast/server/peer/wire"
 )
 
-// The forward stream, in frames of package wire. A message is its kind, then its fields.
+// The stream of a link consists of frames of package wire. A message is its kind and then its fields.
 //
-// The first frame of each side is its greeting alone:
+// The first frame of each side is its greeting:
 //
 //	follower  hello    version, bytes ID, epoch, bytes client address, bytes sentinel address, bytes release,
 //	                   newest version of the log, held version
@@ -29,7 +29,7 @@ import (
 //
 // and from the leader:
 //
-//	wrote      sequence, count, values (protocol.AppendValue); fewer than requests: the rest was not applied
+//	wrote      sequence, count, values (protocol.AppendValue); requests without a value were not applied
 //	answer     number, count, values
 //	refuse     number, outcome, bytes prefix, bytes text     (of a read)
 //	waited     number, nodes
@@ -38,17 +38,16 @@ import (
 //	           log index, bytes release, newest version of the log, held version)*
 //	part       kind (wrote or answer), state (more, last, dropped), number, then up to the frame's end
 //
-// A large wrote or answer comes in parts, with other messages between them: the bytes behind the number are cut into
-// pieces. A dropped reply is too late to be of use, and the rest of it is not sent.
+// A large wrote or answer is sent in parts, with other messages between them: its bytes after the number are split. A
+// reply is dropped, and the rest of it not sent, once its deadline has passed.
 //
-// A first frame of another kind is not a link's: see [ReceiverConfig.Other].
+// [ReceiverConfig.Other] handles a connection whose first frame has another kind.
 //
-// The leader proposes writes in the order in which they come, but for large ones, which small ones pass. Answers come
-// in any order; a census is answered as a read is. A write may get none: the follower sees in its own log what became
-// of it.
+// The leader proposes writes in the order of the stream, except that small ones pass large ones. Answers come in any
+// order; a census is answered like a read. A write may get no answer: its outcome is in the follower's own log.
 //
-// A link is refused to a follower of another version. Fields that a later build adds at the end of a greeting are
-// passed over: with one it can say which messages it takes.
+// A follower of another version is refused. Additional fields at the end of a greeting are ignored: a later build may
+// announce there which messages it understands.
 const linkVersion = 1
 
 const (
@@ -84,8 +83,7 @@ const (
 	verdictStranger
 )
 
-// packHints is the hints of a write with what else the leader is told to schedule it. An earlier release reads the
-// hints alone.
+// packHints returns a batch's hints, size class and work as one number. An earlier release reads only the hints.
 func packHints(b *Batch) uint64 {
 	if !b.Large {
 		return uint64(b.Hints)
@@ -97,10 +95,10 @@ func unpackHints(b *Batch, n uint64) {
 	b.Hints, b.Large, b.Work = protocol.Hints(n), n>>8&1 == 1, int64(n>>9)
 }
 
-// values reads a count and as many values.
+// values reads a count and that many values.
 func values(f *wire.Fields[string]) []protocol.Value {
 	n := f.Number()
-	if n > uint64(len(f.Rest)) { // n is 0 after an error
+	if n > uint64(len(f.Rest)) { // n is 0 after an error, which stays
 		f.Err = fmt.Errorf("%w: count", wire.ErrCorrupt)
 	}
 	if f.Err != nil {

@@ -121,7 +121,7 @@ func TestFramesAreFrozen(t *testing.T) {
 		c.report(9, "who")
 		c.frame = c.reports[0]
 	})
-	asked("wait", func() { c.ask(2, 1500*time.Millisecond) })
+	asked("wait", func() { c.sendWait(2, 1500*time.Millisecond) })
 	for name, answer := range map[string]func(p *Peer){
 		"wrote": func(p *Peer) { p.out.put(kindWrote, 300, []protocol.Value{protocol.OK}, 9, time.Now().Add(time.Hour)) },
 		"answer": func(p *Peer) {

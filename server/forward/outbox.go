@@ -11,48 +11,46 @@ import (
 )
 
 const (
-	// largeReply is how many bytes a reply has at least that is sent in parts.
+	// largeReply is the size from which a reply is sent in parts.
 	largeReply = 64 << 10
-	// partBytes is how long a part is.
+	// partBytes is the size of a part.
 	partBytes = 256 << 10
-	// shortBytes is how many bytes of short messages may wait before no more reads are answered.
-	// With replies to writes the sum may be twice as much; then such replies are left out, as the
-	// follower has them in its own log.
+	// shortBytes bounds the queued short messages beyond which no read is answered. Replies to writes are queued up to
+	// twice as many bytes and dropped beyond, as the follower's own log has them.
 	shortBytes = 4 << 20
 )
 
-// outbox is what waits to be sent over one follower's link.
+// outbox is the queue of one follower's link.
 //
-// Short messages become bytes at once. A large reply stays values, most often strings shared with
-// the state. The reply becomes bytes a part at a time, each behind every short message that is
-// there by then. Among large replies the one with the least left goes first: no reply waits for a
-// larger one.
+// Short messages are encoded at once. A large reply is kept as values, most often strings that it shares with the
+// state, and is encoded in parts, each of them sent after all short messages that are queued by then. The large reply
+// with the fewest bytes left is sent first, so that no reply waits for a larger one.
 type outbox struct {
-	limit int // of large replies; a single reply may have more
-	// eased is told when something that was in the way of a reply is gone.
-	eased chan struct{}
+	limit int // of the bytes of large replies; a single reply may have more
+	// roomFreed signals that there may be room for another reply.
+	roomFreed chan struct{}
 
 	mu    sync.Mutex
 	short []byte // the next frame, with room for the frame's head
 	large bySize[*parcel]
-	bytes int // of large replies, each whole until it is gone
+	bytes int // total sizes of the replies in large
 }
 
-// parcel is a large reply on the way.
+// parcel is a large reply that is queued or partly sent.
 type parcel struct {
 	kind     byte
 	number   uint64
-	deadline time.Time // the end of waiting for the reply
+	deadline time.Time // the follower has given up the reply then
 	count    int
 	encoder  *protocol.ValueEncoder
-	size     int // a bound of the reply's bytes
-	left     int
+	size     int // an upper bound of the reply's bytes
+	left     int // size, less the bytes of the parts that were sent
 }
 
 func (p *parcel) rank() int { return p.left }
 
 func newOutbox(limit int) *outbox {
-	return &outbox{limit: limit, eased: make(chan struct{}, 1), short: make([]byte, wire.Head, 4096)}
+	return &outbox{limit: limit, roomFreed: make(chan struct{}, 1), short: make([]byte, wire.Head, 4096)}
 }
 
 // add appends a short message.
@@ -62,7 +60,7 @@ func (o *outbox) add(message func(dst []byte) []byte) {
 	o.short = message(o.short)
 }
 
-// holds reports whether more than bound bytes wait that are short.
+// holds reports whether more than bound bytes of short messages are queued.
 func (o *outbox) holds(bound int) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -80,7 +78,7 @@ func (o *outbox) room(size int) bool {
 	return size < largeReply || o.bytes == 0 || o.bytes+size <= o.limit
 }
 
-// put appends a reply of at most size bytes, and reports whether there was room for it.
+// put queues a reply of at most size bytes, and reports whether there was room for it.
 func (o *outbox) put(kind byte, number uint64, replies []protocol.Value, size int, deadline time.Time) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -99,36 +97,35 @@ func (o *outbox) put(kind byte, number uint64, replies []protocol.Value, size in
 	return true
 }
 
-// take returns the next frame to send, and uses spare for the frame after it. More is set when
-// something waits for that frame already.
+// take returns the next frame to send, and uses spare for the one after it. more reports that large replies are queued.
 func (o *outbox) take(spare []byte) (frame []byte, more bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	frame, o.short = o.short, spare[:wire.Head]
-	eased := len(frame) > shortBytes
+	freed := len(frame) > shortBytes
 	if len(o.large) > 0 {
 		p := o.large[0]
 		var done bool
 		if frame, done = o.part(frame, p); done {
 			heap.Pop(&o.large)
 			o.bytes -= p.size
-			eased = true
+			freed = true
 		}
 	}
-	if eased {
-		notify(o.eased)
+	if freed {
+		notify(o.roomFreed)
 	}
 	return frame, len(o.large) > 0
 }
 
-// part appends the next part of p, which goes to the frame's end, and reports whether it was the last.
+// part appends the next part of p, which extends to the end of the frame, and reports whether it was the last.
 func (o *outbox) part(frame []byte, p *parcel) (_ []byte, done bool) {
 	begun := p.left < p.size
-	late := !time.Now().Before(p.deadline)
+	expired := !time.Now().Before(p.deadline)
 	switch {
-	case late && !begun:
+	case expired && !begun:
 		return frame, true
-	case late:
+	case expired:
 		return binary.AppendUvarint(append(frame, kindPart, p.kind, partDropped), p.number), true
 	}
 	mark := len(frame)
@@ -144,10 +141,10 @@ func (o *outbox) part(frame []byte, p *parcel) (_ []byte, done bool) {
 	return frame, done
 }
 
-// ranked has a place in an order.
+// ranked is an element of a bySize.
 type ranked interface{ rank() int }
 
-// bySize is a heap of what has a size: the smallest is first.
+// bySize is a heap with the lowest rank first.
 type bySize[T ranked] []T
 
 func (h bySize[T]) Len() int           { return len(h) }
@@ -155,7 +152,6 @@ func (h bySize[T]) Less(i, j int) bool { return h[i].rank() < h[j].rank() }
 func (h bySize[T]) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
 func (h *bySize[T]) Push(x any)        { *h = append(*h, x.(T)) }
 
-// Pop takes the last element out.
 func (h *bySize[T]) Pop() any {
 	n := len(*h) - 1
 	var none T

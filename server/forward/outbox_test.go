@@ -179,7 +179,7 @@ func TestReplyThatGrows(t *testing.T) {
 		soon := time.Now().Add(time.Minute)
 		require.True(t, send(t, p.out, kindAnswer, 8, replyOf(300<<10), soon))
 		require.True(t, send(t, p.out, kindAnswer, 9, replyOf(500<<10), soon))
-		p.ask([]forwardedRead{{number: 1, count: 1, deadline: soon}})
+		p.queueReads([]forwardedRead{{number: 1, count: 1, deadline: soon}})
 		synctest.Wait()
 		require.Equal(t, 1, reads)
 		for large := 2; large > 0; large-- {
@@ -322,7 +322,7 @@ func TestReadsAreConfirmed(t *testing.T) {
 			}, nil, greeting{})
 			ctx, stop := context.WithCancel(t.Context())
 			p.parts.Go(func() { p.answerReads(ctx) })
-			p.ask([]forwardedRead{{number: 1, count: 1, deadline: time.Now().Add(time.Minute)}})
+			p.queueReads([]forwardedRead{{number: 1, count: 1, deadline: time.Now().Add(time.Minute)}})
 			synctest.Wait()
 			if refusal == nil {
 				require.Equal(t, []string{"confirm", "read"}, steps)
@@ -350,7 +350,7 @@ func TestLinkIsBoundedAtTheLeader(t *testing.T) {
 	require.Empty(t, p.out.large, "above the limit of replies")
 
 	p.out = newOutbox(8 << 20)
-	p.ask([]forwardedRead{
+	p.queueReads([]forwardedRead{
 		{number: 1, body: strings.Repeat("x", 4000)},
 		{number: 2, body: strings.Repeat("x", 4000)},
 		{number: 3},
@@ -369,14 +369,14 @@ func TestLinkIsBoundedAtTheLeader(t *testing.T) {
 	// A read above the share is taken where none waits, and keeps others out until it is answered.
 	for range 3 {
 		p.reads, p.out = nil, newOutbox(8<<20)
-		p.ask([]forwardedRead{{number: 4, body: strings.Repeat("x", 6000)}, {number: 5}})
+		p.queueReads([]forwardedRead{{number: 4, body: strings.Repeat("x", 6000)}, {number: 5}})
 		require.Len(t, p.reads, 1)
 		require.Equal(t, uint64(4), p.reads[0].number)
 		require.True(t, p.serve(context.Background(), &p.reads[0], protocol.ErrNoLeader))
 		require.Zero(t, p.readBytes)
 	}
 	p.reads = nil
-	p.ask([]forwardedRead{{number: 6, read: true, replies: replyOf(9 << 20)}})
+	p.queueReads([]forwardedRead{{number: 6, read: true, replies: replyOf(9 << 20)}})
 	require.True(t, p.serve(context.Background(), &p.reads[0], nil))
 	require.Empty(t, p.out.large, "above the limit of replies")
 }

@@ -15,54 +15,53 @@ import (
 
 // Timing of a link.
 const (
-	greetWithin = 5 * time.Second
-	// statusEvery is the time between two status messages of the leader.
-	statusEvery = time.Second
-	// DeafAfter is when a follower gives up a link on which nothing is said.
-	DeafAfter = 3500 * time.Millisecond
-	// maxWaits bounds the WAIT commands that one link has open.
+	greetTimeout = 5 * time.Second
+	// statusInterval is the time between two status messages of the leader.
+	statusInterval = time.Second
+	// SilenceTimeout is the time without a message after which a follower closes its link.
+	SilenceTimeout = 3500 * time.Millisecond
+	// maxWaits bounds the unanswered WAITs of one link.
 	maxWaits = 1024
-	// maxUnprepared is how many batches of one link wait for the compiler.
+	// maxUnprepared bounds the batches of one link that wait for the compiler.
 	maxUnprepared = 64
 )
 
 // Peer is the leader's end of one follower's link.
 type Peer struct {
-	config  *ReceiverConfig
-	conn    net.Conn
-	origin  protocol.Incarnation
-	out     *outbox
-	wake    chan struct{} // there is something to send
-	asked   chan struct{} // there are reads
-	sources chan Batch    // wait for the compiler
-	parts   sync.WaitGroup
-	ended   chan struct{} // closed when no message comes any more
-	// usable is the newest version of the log that the cluster may go over to for the follower's sake.
-	usable uint64
+	config      *ReceiverConfig
+	conn        net.Conn
+	origin      protocol.Incarnation
+	out         *outbox
+	wake        chan struct{} // signals that out is not empty
+	readsQueued chan struct{} // signals that reads is not empty
+	sources     chan Batch    // batches that wait for the compiler
+	parts       sync.WaitGroup
+	ended       chan struct{} // closed once no more messages are read
+	usable      uint64        // see About.usable
 
 	mu        sync.Mutex
 	reads     []forwardedRead
-	readBytes int // of the reads that came and are not answered
+	readBytes int // the memory of unanswered reads
 	waits     int
 	inquiries uint64
-	reports   map[uint64]chan protocol.Value // by the number of an inquiry that waits
+	reports   map[uint64]chan protocol.Value // the answers of open inquiries, by number
 }
 
 func newPeer(config *ReceiverConfig, conn net.Conn, hello greeting) *Peer {
 	return &Peer{
 		config: config, conn: conn, origin: protocol.Incarnation{Node: hello.id, Epoch: hello.epoch},
-		wake: make(chan struct{}, 1), asked: make(chan struct{}, 1), sources: make(chan Batch, maxUnprepared),
+		wake: make(chan struct{}, 1), readsQueued: make(chan struct{}, 1), sources: make(chan Batch, maxUnprepared),
 		out: newOutbox(config.ReplyBytes), usable: hello.about.usable(),
 		ended: make(chan struct{}), reports: make(map[uint64]chan protocol.Value),
 	}
 }
 
-// listen takes frames until the link breaks.
+// listen reads frames until the link breaks.
 func (p *Peer) listen(ctx context.Context, br *bufio.Reader, put func(...Batch) error, subscribe func(bool)) error {
 	limit := p.config.BatchBytes + wire.Step
 	var writes []Batch
 	for {
-		// Bodies stay in the frame until they are in an entry: each frame has memory of its own.
+		// Bodies share the frame's memory until they are copied into an entry, so each frame has memory of its own.
 		frame, err := wire.Read(br, nil, limit)
 		if err != nil {
 			return err
@@ -114,15 +113,15 @@ func (p *Peer) listen(ctx context.Context, br *bufio.Reader, put func(...Batch) 
 			if err := put(writes...); err != nil {
 				return err
 			}
-			clear(writes) // the next frame may be long in coming
+			clear(writes) // frees the frame's memory
 		}
 		if len(reads) > 0 {
-			p.ask(reads)
+			p.queueReads(reads)
 		}
 	}
 }
 
-// queueForCompiler has a batch wait for the compiler, so that those behind it need not.
+// queueForCompiler queues a batch for the compiler, so that later batches can pass it.
 func (p *Peer) queueForCompiler(ctx context.Context, b Batch) error {
 	select {
 	case p.sources <- b:
@@ -132,21 +131,21 @@ func (p *Peer) queueForCompiler(ctx context.Context, b Batch) error {
 	}
 }
 
-// prepare has the sources of batches compiled, one batch after another, and queues the batches.
+// prepare compiles the sources of batches, one batch after another, and then passes each batch to put.
 func (p *Peer) prepare(ctx context.Context, put func(...Batch) error) {
 	for {
 		select {
 		case b := <-p.sources:
 			p.config.Prepare(b.Body)
-			_ = put(b) // an error: the link is no more, and ctx ends
+			_ = put(b) // after an error the link ends, and so does ctx
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// Reply sends the reply to one write, unless there is no room: the follower gets the reply from its
-// own log, too. The caller calls [Peer.Flush].
+// Reply queues the reply to one write, or drops it if there is no room, as the follower's own log has it. The caller
+// calls [Peer.Flush] after the last.
 func (p *Peer) Reply(seq uint64, replies []protocol.Value) {
 	size, ok := protocol.SizesWithin(replies, p.config.ReplyBytes)
 	if ok && !p.out.holds(2*shortBytes) {
@@ -154,14 +153,14 @@ func (p *Peer) Reply(seq uint64, replies []protocol.Value) {
 	}
 }
 
-// Flush has replies sent.
+// Flush starts sending the queued replies.
 func (p *Peer) Flush() { notify(p.wake) }
 
-// send writes messages, and every statusEvery a status message.
+// send writes queued messages, and a status message every statusInterval, until ctx ends.
 func (p *Peer) send(ctx context.Context) {
 	conn := &wire.Steady{Conn: p.conn}
 	spare := make([]byte, wire.Head, 4096)
-	status := time.NewTicker(statusEvery)
+	status := time.NewTicker(statusInterval)
 	defer status.Stop()
 	p.putStatus()
 	for {
@@ -193,7 +192,7 @@ func (p *Peer) send(ctx context.Context) {
 	}
 }
 
-// putStatus queues a status message: the leader's term and commit index, and the addresses of all members.
+// putStatus queues a status message.
 func (p *Peer) putStatus() {
 	b := p.config.Status()
 	p.out.add(func(dst []byte) []byte {
@@ -216,7 +215,7 @@ func appendBool(dst []byte, yes bool) []byte {
 	return append(dst, 0)
 }
 
-// wait answers a WAIT on a separate goroutine, as a client may ask for any length of time.
+// wait answers a WAIT on a goroutine of its own, as the client chooses the timeout.
 func (p *Peer) wait(ctx context.Context, number uint64, nodes int, timeout time.Duration) {
 	p.mu.Lock()
 	tooMany := p.waits >= maxWaits
@@ -242,7 +241,7 @@ func (p *Peer) wait(ctx context.Context, number uint64, nodes int, timeout time.
 	})
 }
 
-// inquire has the follower answer a question about its clients.
+// inquire sends a question about the follower's clients, and returns the answer.
 func (p *Peer) inquire(ctx context.Context, question string) (protocol.Value, error) {
 	answer := make(chan protocol.Value, 1)
 	p.mu.Lock()
@@ -269,7 +268,7 @@ func (p *Peer) inquire(ctx context.Context, question string) (protocol.Value, er
 	}
 }
 
-// report takes the answer to an inquiry, if it is waited for.
+// report delivers the answer to an inquiry, unless inquire has returned.
 func (p *Peer) report(number uint64, answer string) error {
 	v, rest, err := protocol.DecodeValue(answer)
 	if err != nil || rest != "" {

@@ -22,28 +22,27 @@ type forwardedRead struct {
 	body     string
 	deadline time.Time
 	census   bool // body is a question to every node
-	size     int  // of the reply, when there was no room for it
+	size     int  // the size of a reply for which there was no room
 
-	read    bool // the read was made aside, and replies and err are the result
+	read    bool // set by readAside with the result in replies and err
 	replies []protocol.Value
 	err     error
 }
 
 func (f forwardedRead) rank() int { return f.size }
 
-// ErrElsewhere is returned by functions of [ReceiverConfig] when this node no longer leads. The read
-// gets no answer: the link is about to be shut, and the follower asks the next leader.
+// ErrElsewhere is the error of functions of [ReceiverConfig] on a node that no longer leads. The read gets no answer,
+// as the link is about to be closed, and the follower sends the read to the next leader.
 var ErrElsewhere = errors.New("this node no longer leads")
 
-// Rows of reads that get no reply of their own.
+// Errors that replace the reply to a read.
 var (
 	errInternal      = &protocol.Error{Prefix: "ERR", Text: "internal error, see this node's log"}
 	errReplyTooLarge = &protocol.Error{Prefix: "ERR", Text: "the reply is too large to be forwarded"}
 )
 
-// ask queues reads. A read without room is refused: writes come over the same connection, and go
-// on.
-func (p *Peer) ask(reads []forwardedRead) {
+// queueReads queues reads, and refuses those without room. It does not wait, as writes come over the same connection.
+func (p *Peer) queueReads(reads []forwardedRead) {
 	bound := p.config.QueueBytes / max(p.config.Followers(), 1)
 	p.mu.Lock()
 	var refused []uint64
@@ -59,26 +58,26 @@ func (p *Peer) ask(reads []forwardedRead) {
 	for _, number := range refused {
 		p.refuse(number, protocol.ErrBusy)
 	}
-	notify(p.asked)
+	notify(p.readsQueued)
 	notify(p.wake)
 }
 
-// releaseRead is called when a read is answered, or needs no answer any more.
+// releaseRead frees the room of a read that has been answered or dropped.
 func (p *Peer) releaseRead(f *forwardedRead) {
 	p.mu.Lock()
 	p.readBytes -= len(f.body) + readOverhead
 	p.mu.Unlock()
 }
 
-// answerReads serves the reads that came while the last ones were served. A read without room for
-// the reply is made again when there is room. Until then such a read takes no memory but its own,
-// and does not hold up the reads behind.
+// answerReads serves queued reads until ctx ends, with one leadership check for all that are queued at a time. A read
+// whose reply finds no room is executed again when there is room. Until then its reply takes no memory, and later reads
+// pass it.
 func (p *Peer) answerReads(ctx context.Context) {
 	var later bySize[forwardedRead]
 	for {
 		select {
-		case <-p.asked:
-		case <-p.out.eased:
+		case <-p.readsQueued:
+		case <-p.out.roomFreed:
 		case <-ctx.Done():
 			return
 		}
@@ -88,7 +87,7 @@ func (p *Peer) answerReads(ctx context.Context) {
 		p.mu.Unlock()
 		var err error
 		if len(reads) > 0 {
-			// The followers answer reads that are late before the last.
+			// A read with an earlier deadline is answered by the follower itself if the check takes longer.
 			last := slices.MaxFunc(reads, func(a, b forwardedRead) int { return a.deadline.Compare(b.deadline) })
 			err = p.config.Confirm(ctx, last.deadline)
 		}
@@ -107,13 +106,13 @@ func (p *Peer) answerReads(ctx context.Context) {
 	}
 }
 
-// serve makes one read, after a leadership check that ended with err. It reports
-// whether the read is settled: else there was no room for the reply.
+// serve executes one read after a leadership check with the result err. It returns false if there was no room for the
+// reply.
 func (p *Peer) serve(ctx context.Context, f *forwardedRead, err error) bool {
 	for p.out.holds(shortBytes) {
 		notify(p.wake)
 		select {
-		case <-p.out.eased:
+		case <-p.out.roomFreed:
 		case <-ctx.Done():
 			return true
 		}
@@ -122,7 +121,7 @@ func (p *Peer) serve(ctx context.Context, f *forwardedRead, err error) bool {
 	switch {
 	case err != nil:
 	case f.read:
-		// Without room for the replies the read is made again.
+		// If there is no room for the replies, the read is executed again.
 		replies, err = f.replies, f.err
 		f.read, f.replies = false, nil
 	case f.census:
@@ -133,8 +132,7 @@ func (p *Peer) serve(ctx context.Context, f *forwardedRead, err error) bool {
 	case time.Now().Before(f.deadline):
 		var rest string
 		if replies, rest, err = p.config.ReadShort(f.body, f.count, f.deadline); err == nil && rest != "" {
-			// If its turn does not come, a quarter of its time is left for the answer to say so: the follower would give up with
-			// the error of a lost leader.
+			// The deadline leaves time to send an error: the follower would answer a timeout as a lost leader.
 			p.readAside(*f, func() ([]protocol.Value, error) {
 				return p.config.ReadLong(replies, rest, f.count, f.deadline.Add(-p.config.CommandTimeout/4))
 			})
@@ -165,7 +163,7 @@ func (p *Peer) serve(ctx context.Context, f *forwardedRead, err error) bool {
 	return true
 }
 
-// readAside makes a read, or the rest of one, that takes long. Other reads do not wait for it.
+// readAside runs a long read, or the rest of one, on a goroutine of its own, and queues the read again with the result.
 func (p *Peer) readAside(f forwardedRead, read func() ([]protocol.Value, error)) {
 	p.parts.Go(func() {
 		f.replies, f.err = read()
@@ -173,11 +171,11 @@ func (p *Peer) readAside(f forwardedRead, read func() ([]protocol.Value, error))
 		p.mu.Lock()
 		p.reads = append(p.reads, f)
 		p.mu.Unlock()
-		notify(p.asked)
+		notify(p.readsQueued)
 	})
 }
 
-// refuse answers a read with an error row.
+// refuse answers a read with an error.
 func (p *Peer) refuse(number uint64, row *protocol.Error) {
 	p.out.add(func(dst []byte) []byte {
 		dst = binary.AppendUvarint(append(dst, kindRefuse), number)

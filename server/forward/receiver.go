@@ -14,67 +14,65 @@ import (
 	"github.com/holdfast/holdfast/server/peer/wire"
 )
 
-// Receiver is the leader's end of all links: what followers forward. Receiver is open from when this node
-// is elected; until the node serves, writes wait in the queue and reads for their first check.
+// Receiver is the leader's end of all links. It accepts links from this node's election on. Until the node serves,
+// writes are queued, and reads wait for their first leadership check.
 type Receiver struct {
 	config ReceiverConfig
 
 	mu    sync.Mutex
-	term  uint64 // of the leadership that the queue is open for; 0 while shut
+	term  uint64 // the term of this node's leadership, 0 while the receiver is shut
 	peers map[string]*Peer
-	queue []Batch // the head of the queue at first
+	queue []Batch // batches from queue[first] on are waiting
 	first int
-	taken uint64 // the number of the batch at first: batches are counted as they come into the queue
-	// large are the large batches, in the order of arrival. They come into the queue as the leader has room for them:
-	// admitted is the number behind the newest there.
+	taken uint64 // the number of queue[first]; numbers count the batches that entered the queue
+	// large are large batches in the order of arrival. Waiting moves them into the queue when the leader has room for
+	// them; admitted is one above the highest number that it gave.
 	large    []Batch
 	admitted uint64
-	bytes    int       // of both
-	room     sync.Cond // bytes fell, or the queue was shut
+	bytes    int       // total body bytes of queue and large
+	room     sync.Cond // signals that bytes fell, or a link was dropped
 }
 
-// ReceiverConfig is what a [Receiver] needs. All fields must be set. The functions must be safe for many goroutines.
+// ReceiverConfig configures a [Receiver]. All fields must be set. The functions must be safe for concurrent use.
 type ReceiverConfig struct {
 	Self     Identity
 	Listener net.Listener
-	// Other is shown the first frame of a connection. Other reports whether the frame is no
-	// greeting of a link, and was answered.
+	// Other is called with the first frame of a connection. It answers the frame and returns true if the connection is
+	// not a link.
 	Other func(conn net.Conn, frame []byte) bool
 	// IsMember reports whether conn comes from the other member of that ID.
 	IsMember func(conn net.Conn, id string) bool
-	// OnGreeting is called with the greeting of a follower: where clients reach the node.
+	// OnGreeting is called with the greeting of a follower, which has its addresses for clients.
 	OnGreeting func(Member)
-	// Status returns the status message for each follower, at the start of a link and then every second.
+	// Status returns the status message, which each link sends at its start and then every second.
 	Status func() Status
 	// Prepare compiles the sources in the body of a batch.
 	Prepare func(body []byte)
-	// Subscribed is called when a follower subscribes to commit notifications, or ends that. A follower without a
-	// link is not subscribed. Subscribed is called while the queue is locked.
+	// Subscribed is called when a follower subscribes to commit notifications or unsubscribes. A follower without a
+	// link is not subscribed. The call holds the receiver's lock.
 	Subscribed func(id string, yes bool)
-	// Wake gets a word when writes have come.
+	// Wake is signalled when writes were queued.
 	Wake chan<- struct{}
 
-	// Confirm returns nil when this node's state is at least what the state was anywhere when
-	// Confirm was called, or an error at the deadline. On a node that is elected and does not serve yet, Confirm waits
-	// until ctx ends.
+	// Confirm returns nil once this node's state includes every entry that was committed when Confirm was called, or an
+	// error at the deadline. On a node that is elected and does not serve yet, it waits until ctx ends.
 	Confirm func(ctx context.Context, deadline time.Time) error
-	// ReadShort makes the reads that fit into a short read, and returns the rest of body. ReadLong makes the rest.
+	// ReadShort executes the reads that fit into a short read, and returns the rest of body. ReadLong executes the
+	// rest.
 	ReadShort func(body string, count int, deadline time.Time) (replies []protocol.Value, rest string, err error)
 	ReadLong  func(replies []protocol.Value, rest string, count int, deadline time.Time) ([]protocol.Value, error)
 	// Census has every node answer the question of a node.
 	Census func(from protocol.Incarnation, question string, deadline time.Time) ([]protocol.Value, error)
-	// Wait waits until so many other nodes have what is committed, and returns how many have.
-	// Quorum is the least that Wait returns.
+	// Wait waits until that many other nodes have all committed entries, and returns the number that have. Quorum
+	// returns the smallest result of Wait.
 	Wait   func(ctx context.Context, nodes int, timeout time.Duration) int
 	Quorum func() int
 
-	// CommandTimeout is how long a command may take.
 	CommandTimeout time.Duration
-	// BatchBytes is the largest batch that is taken, ReplyBytes bounds the replies to a batch.
-	// QueueBytes bounds the writes that wait, and the reads; each of the Followers has an equal
-	// share for reads.
+	// BatchBytes bounds a batch, and ReplyBytes the replies to one. QueueBytes bounds the queued writes, and separately
+	// the queued reads, of which each follower has an equal share.
 	BatchBytes, ReplyBytes, QueueBytes int
-	// Followers is how many other members there are.
+	// Followers returns the number of other members.
 	Followers func() int
 
 	Logger *slog.Logger
@@ -89,7 +87,7 @@ func NewReceiver(c ReceiverConfig) *Receiver {
 
 // Run accepts links until ctx ends.
 func (r *Receiver) Run(ctx context.Context) error {
-	stop := context.AfterFunc(ctx, r.Shut) // whatever waits in put goes on
+	stop := context.AfterFunc(ctx, r.Shut) // ends the waits in put
 	defer stop()
 	return wire.Accept(ctx, r.config.Listener, r.receive)
 }
@@ -97,7 +95,7 @@ func (r *Receiver) Run(ctx context.Context) error {
 // receive runs a link that another node opened.
 func (r *Receiver) receive(ctx context.Context, conn net.Conn) {
 	br := bufio.NewReaderSize(conn, 64<<10)
-	_ = conn.SetDeadline(time.Now().Add(greetWithin))
+	_ = conn.SetDeadline(time.Now().Add(greetTimeout))
 	frame, err := wire.Read(br, nil, wire.Short)
 	if err == nil && r.config.Other(conn, frame) {
 		return
@@ -121,7 +119,7 @@ func (r *Receiver) receive(ctx context.Context, conn net.Conn) {
 	r.config.Logger.Debug("link ended", "from", p.origin.Node, "error", err)
 }
 
-// greet finds out which node is at the other end, and admits the node if this node leads.
+// greet exchanges greetings, and admits the link of a member if this node leads.
 func (r *Receiver) greet(conn net.Conn, frame []byte) (*Peer, error) {
 	hello, err := parseGreeting(frame, kindHello)
 	if err != nil {
@@ -144,7 +142,7 @@ func (r *Receiver) greet(conn net.Conn, frame []byte) (*Peer, error) {
 	if welcome.verdict != verdictOK {
 		return nil, fmt.Errorf("refuse node %q: verdict %d", hello.id, welcome.verdict)
 	}
-	if !r.config.IsMember(conn, hello.id) { // removed, and Cut did not see the link yet
+	if !r.config.IsMember(conn, hello.id) { // Cut may have run before the link was admitted
 		r.dismiss(p)
 		return nil, fmt.Errorf("refuse node %q: it was removed", hello.id)
 	}
@@ -153,20 +151,19 @@ func (r *Receiver) greet(conn net.Conn, frame []byte) (*Peer, error) {
 	return p, nil
 }
 
-// Open lets followers in, for the leadership of term.
+// Open accepts links from now on, for the leadership of term.
 func (r *Receiver) Open(term uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.term = term
 }
 
-// Shut ends all links. The followers find out where to forward next; what became
-// of their batches they see in the log, or send again.
+// Shut closes all links and drops the queued batches. Followers send batches without a reply again to the next leader.
 func (r *Receiver) Shut() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.term, r.queue, r.large, r.first, r.bytes = 0, nil, nil, 0, 0
-	r.admitted = r.taken // what was admitted and not taken is gone
+	r.admitted = r.taken // no admitted batch is in the queue
 	for name, p := range r.peers {
 		_ = p.conn.Close()
 		delete(r.peers, name)
@@ -175,18 +172,18 @@ func (r *Receiver) Shut() {
 	r.room.Broadcast()
 }
 
-// Cut ends the links of nodes that are members no more.
+// Cut closes the links of nodes that are no longer members.
 func (r *Receiver) Cut(member func(id string) bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for id, p := range r.peers {
 		if !member(id) {
-			_ = p.conn.Close() // which ends the link: see receive
+			_ = p.conn.Close() // receive then ends the link
 		}
 	}
 }
 
-// subscribe notes whether p's node wants commit notifications.
+// subscribe reports whether p's node wants commit notifications, unless p has been replaced.
 func (r *Receiver) subscribe(p *Peer, yes bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -195,7 +192,7 @@ func (r *Receiver) subscribe(p *Peer, yes bool) {
 	}
 }
 
-// admit makes p the link of p's node, in place of an older link.
+// admit makes p the link of its node, and closes an older one. It returns false if the receiver is shut.
 func (r *Receiver) admit(p *Peer) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -221,8 +218,8 @@ func (r *Receiver) dismiss(p *Peer) {
 	r.room.Broadcast()
 }
 
-// Usable is the newest version of the log that the cluster may go over to for a node's sake; 0: the node has no link. A
-// link is of the node's present process, so that a node that goes back to an earlier release says so first.
+// Usable returns [About]'s usable version of a node with a link, and else 0. A node that is downgraded greets again
+// with its older version.
 func (r *Receiver) Usable(id string) uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -232,7 +229,7 @@ func (r *Receiver) Usable(id string) uint64 {
 	return 0
 }
 
-// Peer returns the link of the session, or nil.
+// Peer returns the link of a node's incarnation, or nil.
 func (r *Receiver) Peer(o protocol.Incarnation) *Peer {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -242,7 +239,7 @@ func (r *Receiver) Peer(o protocol.Incarnation) *Peer {
 	return nil
 }
 
-// Inquire has a follower answer a question about its clients.
+// Inquire sends a follower a question about its clients, and returns the answer.
 func (r *Receiver) Inquire(ctx context.Context, id, question string) (protocol.Value, error) {
 	r.mu.Lock()
 	p := r.peers[id]
@@ -253,8 +250,8 @@ func (r *Receiver) Inquire(ctx context.Context, id, question string) (protocol.V
 	return p.inquire(ctx, question)
 }
 
-// put queues writes of p, all or none, and waits while the queue is too long. It returns an error
-// when p is no longer the link of p's node.
+// put queues all writes of a frame, once the queue has room. It queues none and returns an error if p is no longer the
+// link of its node.
 func (r *Receiver) put(p *Peer, bs []Batch) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -277,8 +274,8 @@ func (r *Receiver) put(p *Peer, bs []Batch) error {
 	return nil
 }
 
-// dropAbandoned drops large batches that b's node has given up: they are below the low of b. The state machine would skip
-// them, and they hold the memory of their frames.
+// dropAbandoned drops large batches that the node of b has given up, which have numbers below b.Low. The state machine
+// would skip them, and they hold the memory of their frames.
 func (r *Receiver) dropAbandoned(b *Batch) {
 	before := len(r.large)
 	r.large = slices.DeleteFunc(r.large, func(old Batch) bool {
@@ -293,15 +290,15 @@ func (r *Receiver) dropAbandoned(b *Batch) {
 	}
 }
 
-// Span is the numbers of batches that wait, from From until Until. From Large on are the large batches that the call
-// which returned the span has admitted. Work is theirs.
+// Span is a range of waiting batches by number: From up to, not including, Until. Batches from Large on are the large
+// ones that the call of [Receiver.Waiting] admitted, with their total Work.
 type Span struct {
 	From, Large, Until uint64
 	Work               int64
 }
 
-// Waiting returns what the leader of term finds to take. It admits large batches whose work fits into room; with any,
-// the first in any case. While earlier ones are not taken it admits none.
+// Waiting returns the waiting batches, for the leader of term. It admits large batches whose work fits into room, and
+// the first of them regardless of room if any is set. It admits none before all admitted earlier are taken.
 func (r *Receiver) Waiting(term uint64, room int64, any bool) (w Span) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -323,8 +320,8 @@ func (r *Receiver) Waiting(term uint64, room int64, any bool) (w Span) {
 	return w
 }
 
-// Scan shows the leader of term the batches with the numbers from to until that the leader could
-// take, until see returns false. See is called while the queue is locked and must not keep a batch.
+// Scan calls see with the waiting batches of numbers from up to, not including, until, for the leader of term, until
+// see returns false. The call holds the receiver's lock, and see must not keep a batch.
 func (r *Receiver) Scan(term, from, until uint64, see func(*Batch) bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -335,9 +332,11 @@ func (r *Receiver) Scan(term, from, until uint64, see func(*Batch) bool) {
 	}
 }
 
+// number returns the number of queue[i].
 func (r *Receiver) number(i int) uint64 { return r.taken + uint64(i-r.first) }
 
-// Take moves batches up to number until to the leader of term, in order, until visit returns false.
+// Take removes batches with numbers below until from the queue, in order, for the leader of term. It calls visit with
+// each first, and stops when visit returns false.
 func (r *Receiver) Take(term, until uint64, visit func(*Batch) bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -42,7 +42,7 @@ func (h *health) behind(applied uint64, now time.Time) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
-	case h.last.IsZero() || now.Sub(h.last) > forward.DeafAfter+unhealthyAfter:
+	case h.last.IsZero() || now.Sub(h.last) > forward.SilenceTimeout+unhealthyAfter:
 		return errors.New("no link to the leader")
 	case applied+raftnode.ReplayLag < h.first:
 		return fmt.Errorf("at log index %d of %d since the start", applied, h.first)

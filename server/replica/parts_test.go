@@ -1102,7 +1102,7 @@ func TestHealthOfAFollower(t *testing.T) {
 			{0, 120, 109, time.Second, 109, "at log index 109 of 110 for 4s"},
 			{0, 120, 120, 0, 109, ""}, // read before the message, which says that it lacks nothing
 			{0, 120, 120, time.Minute, 0, "no link to the leader"},
-			{0, 130, 130, forward.DeafAfter + unhealthyAfter, 130, ""},
+			{0, 130, 130, forward.SilenceTimeout + unhealthyAfter, 130, ""},
 			{0, 140, 130, 0, 130, ""},
 			{time.Minute, 150, 140, time.Second, 140, ""},
 		} {
