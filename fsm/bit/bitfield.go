@@ -8,19 +8,19 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// fieldWork is an operation of BITFIELD.
+// fieldWork is the work of an operation of BITFIELD.
 const fieldWork = 128
 
-// overflow is what happens to a number that does not fit into the field.
+// overflow selects the result of an operation on a number that does not fit into the field.
 type overflow uint8
 
 const (
-	wraps     overflow = iota // the higher bits are lost
-	saturates                 // the nearest number that fits
-	fails                     // nothing, and the reply is null
+	wraps     overflow = iota // the field gets the lower bits of the number
+	saturates                 // the field gets the nearest number that fits
+	fails                     // the field keeps its number, and the reply is null
 )
 
-// fieldOp is an operation of BITFIELD on the bits from offset on.
+// fieldOp is an operation of BITFIELD. The field starts at the bit with this offset.
 type fieldOp struct {
 	name     string // GET, SET or INCRBY
 	signed   bool
@@ -38,7 +38,7 @@ func bitfield(c *command.Call, readOnly bool) protocol.Value {
 	if problem, ok := c.Charge(int64(len(ops)) * fieldWork); !ok {
 		return problem
 	}
-	end := int64(0) // of what is written, in bits
+	end := int64(0) // the end of the written fields in bits, or 0 if all operations only read
 	for i := range ops {
 		if ops[i].name != "GET" {
 			end = max(end, ops[i].offset+int64(ops[i].bits))
@@ -57,9 +57,9 @@ func bitfield(c *command.Call, readOnly bool) protocol.Value {
 	elems := make([]protocol.Value, len(ops))
 	changed := false
 	for i := range ops {
-		var writes bool
-		elems[i], writes = ops[i].run(w.bytes, w.grew)
-		changed = changed || writes
+		var opChanged bool
+		elems[i], opChanged = ops[i].run(w.bytes, w.grew)
+		changed = changed || opChanged
 	}
 	if changed || w.grew {
 		keepBytes(c, c.Args[1], &w)
@@ -130,7 +130,7 @@ func parseOverflow(word string) (mode overflow, ok bool) {
 	return 0, false
 }
 
-// parse reads the type, the offset, and the amount unless the operation is GET.
+// parse reads the type and the offset, and for SET and INCRBY the amount.
 func (op *fieldOp) parse(words []string) (problem protocol.Value, ok bool) {
 	kind := words[0]
 	op.signed = kind != "" && kind[0] == 'i'
@@ -154,13 +154,13 @@ func (op *fieldOp) parse(words []string) (problem protocol.Value, ok bool) {
 	return problem, true
 }
 
-// fieldOffset reads an offset, which with # counts fields.
+// fieldOffset parses an offset in bits. Behind a #, the offset is in fields of this number of bits.
 func fieldOffset(word string, bits int64) (offset int64, ok bool) {
 	if word == "" || word[0] != '#' {
 		return bitOffset(word)
 	}
 	n, ok := protocol.ParseInt(word[1:])
-	if !ok || n < 0 || n >= maxBitOffset/bits {
+	if !ok || n < 0 || n >= endBitOffset/bits {
 		return 0, false
 	}
 	return n * bits, true
@@ -177,11 +177,12 @@ func (op *fieldOp) read(s string) int64 {
 	return int64(v)
 }
 
-// extend is the signed number of so many bits.
+// extend returns the two's complement number in the lower bits of v.
 func extend(v uint64, bits uint) int64 { return int64(v<<(64-bits)) >> (64 - bits) }
 
-// run does the operation. writes: the field has another value now.
-func (op *fieldOp) run(b []byte, grew bool) (reply protocol.Value, writes bool) {
+// run runs the operation on a string. changed reports whether Redis emits an event for the operation. It does so for
+// each write to a string that grew.
+func (op *fieldOp) run(b []byte, grew bool) (reply protocol.Value, changed bool) {
 	from := op.offset >> 3
 	to := min(int64(len(b)), (op.offset+int64(op.bits)+7)>>3)
 	shifted := *op
@@ -204,7 +205,7 @@ func (op *fieldOp) run(b []byte, grew bool) (reply protocol.Value, writes bool) 
 	return protocol.Integer(next), next != old || grew
 }
 
-// write stores the lower bits of v as the field.
+// write sets the field to the lower bits of v.
 func (op *fieldOp) write(b []byte, v uint64) {
 	for i := range int64(op.bits) {
 		at := op.offset + int64(op.bits) - 1 - i
@@ -216,7 +217,7 @@ func (op *fieldOp) write(b []byte, v uint64) {
 	}
 }
 
-// next is the number that SET or INCRBY makes of the old one. fits: without a regard to overflow.
+// next returns the field's number after SET or INCRBY. fits reports whether the operation did not overflow.
 func (op *fieldOp) next(old int64) (next int64, fits bool) {
 	base, by := old, op.amount
 	if op.name == "SET" {

@@ -1,4 +1,5 @@
-// Package bit has the commands for the bits of strings.
+// Package bit has the commands for the bits of strings. Bit 0 is the highest bit of the first byte. All bits beyond the
+// end of a string are 0.
 package bit
 
 import (
@@ -13,7 +14,7 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// Ops are the bits of strings.
+// Ops has the commands for bits.
 var Ops = map[string]command.Op{
 	"bitcount":    bitcountOp,
 	"bitfield":    command.With(bitfield, false),
@@ -24,19 +25,17 @@ var Ops = map[string]command.Op{
 	"setbit":      setbitOp,
 }
 
-// Bit 0 of a string is the highest bit of the first byte. Beyond the end all bits are 0.
-
 var (
 	errBitOffset = protocol.Err("bit offset is not an integer or out of range")
 	errBit       = protocol.Err("bit is not an integer or out of range")
 )
 
-// maxBitOffset is behind the offsets that Redis takes, whose strings have at most 512 MiB.
-const maxBitOffset = 512 << 20 * 8
+// endBitOffset is the first offset that Redis refuses: it limits strings to 512 MiB.
+const endBitOffset = 512 << 20 * 8
 
 func bitOffset(word string) (offset int64, ok bool) {
 	offset, ok = protocol.ParseInt(word)
-	return offset, ok && 0 <= offset && offset < maxBitOffset
+	return offset, ok && 0 <= offset && offset < endBitOffset
 }
 
 func bitAt(s string, offset int64) int64 {
@@ -46,22 +45,21 @@ func bitAt(s string, offset int64) int64 {
 	return int64(s[offset>>3]>>(7-offset&7)) & 1
 }
 
-// writable is the string of a key, to be changed: bytes of at least so many. ok is false if problem is the
-// reply.
+// writable is a mutable copy of the string of a key.
 type writable struct {
 	bytes          []byte
 	deadlineMillis int64
-	// grew: the key is new or its string got longer.
-	grew bool
+	grew           bool // the key is missing, or its string is shorter than bytes
 }
 
-// openBytes copies the string of a key, and lengthens the copy as needed.
-func openBytes(c *command.Call, key string, least int64) (w writable, problem protocol.Value, ok bool) {
+// openBytes copies the string of a key, and pads the copy with zeros to at least minBytes. If ok is false, problem is
+// the reply.
+func openBytes(c *command.Call, key string, minBytes int64) (w writable, problem protocol.Value, ok bool) {
 	it, ok := c.FindString(key)
 	if !ok {
 		return w, command.ErrWrongType, false
 	}
-	if least > command.MaxValueBytes {
+	if minBytes > command.MaxValueBytes {
 		return w, command.ErrTooLong, false
 	}
 	value := ""
@@ -69,7 +67,7 @@ func openBytes(c *command.Call, key string, least int64) (w writable, problem pr
 	if it != nil {
 		value, w.deadlineMillis = it.Value(), it.DeadlineMillis
 	}
-	n := max(int64(len(value)), least)
+	n := max(int64(len(value)), minBytes)
 	if !c.Fits(2 * n) {
 		return w, command.ErrOverWork, false
 	}
@@ -80,7 +78,7 @@ func openBytes(c *command.Call, key string, least int64) (w writable, problem pr
 	return w, problem, true
 }
 
-// keepBytes stores what openBytes gave.
+// keepBytes stores a string that openBytes returned.
 func keepBytes(c *command.Call, key string, w *writable) {
 	c.Store(c.DB, c.NewItem(key, string(w.bytes), w.deadlineMillis, keyspace.EncodingRaw))
 }
@@ -128,11 +126,11 @@ func getbitOp(c *command.Call) protocol.Value {
 	return protocol.Integer(bitAt(it.Value(), offset))
 }
 
-// bitRange is the range of BITCOUNT and BITPOS: from the first to the last bit or byte.
+// bitRange is the range of BITCOUNT and BITPOS. Its bounds are indexes of bytes or bits, and both are inclusive.
 type bitRange struct {
 	first, last int64
 	inBits      bool
-	ends        bool // the last was given
+	hasLast     bool // the command has a last index
 }
 
 // parseBitRange reads [first [last [BYTE | BIT]]].
@@ -155,23 +153,23 @@ func parseBitRange(words []string) (r bitRange, problem protocol.Value, ok bool)
 		if r.last, ok = protocol.ParseInt(words[1]); !ok {
 			return r, command.ErrNotInteger, false
 		}
-		r.ends = true
+		r.hasLast = true
 	}
 	return r, problem, true
 }
 
-// in is the range in a string of n bytes: the bits from from to before to.
+// in returns the range of bits in a string of n bytes: from inclusive, to exclusive.
 func (r bitRange) in(n int) (from, to int64) {
 	unit := 8
 	if r.inBits {
 		unit, n = 1, 8*n
 	}
-	first, behind := command.ByteRange(r.first, r.last, n)
-	return int64(first * unit), int64(behind * unit)
+	first, end := command.ByteRange(r.first, r.last, n)
+	return int64(first * unit), int64(end * unit)
 }
 
-// countShare is how many bytes are looked at for a unit of work.
-const countShare = 4
+// bytesPerWork is the number of bytes that BITCOUNT and BITPOS read for a unit of work.
+const bytesPerWork = 4
 
 func bitcountOp(c *command.Call) protocol.Value {
 	if len(c.Args) == 3 {
@@ -189,13 +187,13 @@ func bitcountOp(c *command.Call) protocol.Value {
 		return command.Zero
 	}
 	from, to := r.in(len(it.Value()))
-	if problem, ok := c.Charge((to - from) / 8 / countShare); !ok {
+	if problem, ok := c.Charge((to - from) / 8 / bytesPerWork); !ok {
 		return problem
 	}
 	return protocol.Integer(countBits(it.Value(), from, to))
 }
 
-// countBits counts the bits from from to before to that are 1.
+// countBits counts the bits that are 1, from inclusive, to exclusive.
 func countBits(s string, from, to int64) (n int64) {
 	for ; from < to && from%8 != 0; from++ {
 		n += bitAt(s, from)
@@ -213,7 +211,7 @@ func countBits(s string, from, to int64) (n int64) {
 	return n
 }
 
-// word64 is the first 8 bytes of s.
+// word64 returns the first 8 bytes of s as a big-endian number.
 func word64(s string) uint64 {
 	var b [8]byte
 	copy(b[:], s)
@@ -237,17 +235,18 @@ func bitposOp(c *command.Call) protocol.Value {
 		return reply
 	}
 	from, to := r.in(len(it.Value()))
-	if problem, ok := c.Charge((to - from) / 8 / countShare); !ok {
+	if problem, ok := c.Charge((to - from) / 8 / bytesPerWork); !ok {
 		return problem
 	}
 	at := findBit(it.Value(), from, to, bit)
-	if at == to && (from == to || bit == 1 || r.ends) {
+	if at == to && (from == to || bit == 1 || r.hasLast) {
 		return protocol.Integer(-1)
 	}
-	return protocol.Integer(at) // all are 1: the first 0 is behind the end
+	return protocol.Integer(at) // if all bits are 1, the first 0 follows the end of the string
 }
 
-// findBit is the first place from from to before to with the bit, else to.
+// findBit returns the first index of a bit with this value, from inclusive, to exclusive. If there is none, it returns
+// to.
 func findBit(s string, from, to, bit int64) int64 {
 	none := uint64(0)
 	if bit == 0 {
@@ -278,7 +277,7 @@ func bitopOp(c *command.Call) protocol.Value {
 		return command.ErrSyntax
 	}
 	values := make([]string, len(keys))
-	var longest, total int
+	longest := 0
 	for i, key := range keys {
 		it, ok := c.FindString(key)
 		if !ok {
@@ -289,8 +288,7 @@ func bitopOp(c *command.Call) protocol.Value {
 		}
 		longest = max(longest, len(values[i]))
 	}
-	total = longest * (len(values) + 3)
-	if problem, ok := c.Charge(int64(total)); !ok {
+	if problem, ok := c.Charge(int64(longest * (len(values) + 3))); !ok {
 		return problem
 	}
 	if longest == 0 {
@@ -302,8 +300,7 @@ func bitopOp(c *command.Call) protocol.Value {
 	return protocol.Integer(int64(longest))
 }
 
-// combineBits is an operation on strings, of n bytes; shorter ones are followed by zeros. DIFF, DIFF1 and
-// ANDOR are of the first string and of OR of the others. ONE is the bits that one string alone has.
+// combineBits returns the result of BITOP. It pads the strings with zeros to n bytes, the length of the longest.
 func combineBits(op string, values []string, n int) string {
 	result := make([]byte, n)
 	copy(result, values[0])
@@ -322,7 +319,7 @@ func combineBits(op string, values []string, n int) string {
 	return string(result)
 }
 
-// combineInto adds another string to AND, OR or XOR.
+// combineInto stores the AND, OR or XOR of result and v in result.
 func combineInto(op string, result []byte, v string) {
 	head := result[:len(v)]
 	switch op {
@@ -342,10 +339,11 @@ func combineInto(op string, result []byte, v string) {
 	}
 }
 
-// combineOthers combines the first string, in result, with the others.
+// combineOthers is DIFF, DIFF1, ANDOR or ONE of the first string, which result has, and the others. The first three
+// combine the first string with the OR of the others. ONE has the bits that exactly one string has.
 func combineOthers(op string, result []byte, values []string) {
-	others := make([]byte, len(result)) // OR of them
-	twice := make([]byte, len(result))  // bits that two of them have
+	others := make([]byte, len(result)) // the OR of the others
+	twice := make([]byte, len(result))  // the bits that at least two of the others have
 	for _, v := range values {
 		for i := range len(v) {
 			twice[i] |= others[i] & v[i]
