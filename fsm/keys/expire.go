@@ -5,10 +5,10 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// expiryRules are NX, XX, GT and LT of EXPIRE.
+// expiryRules has the options of EXPIRE.
 type expiryRules struct{ nx, xx, gt, lt bool }
 
-// expireAt is the EXPIRE family. An instant that has passed removes the key.
+// expireAt is EXPIRE, PEXPIRE, EXPIREAT or PEXPIREAT. A deadline in the past removes the key.
 func expireAt(c *command.Call, u command.ExpiryUnit) protocol.Value {
 	rules, problem, ok := parseExpiryRules(c.Args[3:])
 	if !ok {
@@ -55,8 +55,8 @@ func parseExpiryRules(words []string) (r expiryRules, problem protocol.Value, ok
 	return r, problem, true
 }
 
-// allow reports whether the next deadline may take the place of the current one. A key that never
-// ends counts as ending later than any other.
+// allow reports whether the next deadline may replace the current one. GT and LT treat a key without a deadline as the
+// last to expire.
 func (r expiryRules) allow(current, next int64) bool {
 	switch {
 	case r.nx && current != command.Never, r.xx && current == command.Never:
@@ -92,7 +92,7 @@ func expiretimeOp(c *command.Call) protocol.Value {
 
 func pexpiretimeOp(c *command.Call) protocol.Value { return remaining(c, c.ToWall) }
 
-// remaining is the frame of the TTL commands: -2 for no key, -1 for no deadline.
+// remaining returns f of the key's deadline, -2 if the key is missing, or -1 if it has no deadline.
 func remaining(c *command.Call, f func(deadlineMillis int64) int64) protocol.Value {
 	it := c.Find(c.Args[1])
 	if it == nil {
@@ -108,5 +108,5 @@ func remaining(c *command.Call, f func(deadlineMillis int64) int64) protocol.Val
 	return protocol.Integer(f(deadlineMillis))
 }
 
-// roundToSeconds rounds as Redis does: half a second up.
+// roundToSeconds rounds to the nearest second, and half a second up, as Redis does.
 func roundToSeconds(millis int64) int64 { return command.SaturatingAdd(millis, 500) / 1000 }

@@ -1,4 +1,4 @@
-// Package keys has the commands for keys of any type, and for databases: names, deadlines, scans, SORT.
+// Package keys has the commands for keys of any type and for databases, among them EXPIRE, SCAN and SORT.
 package keys
 
 import (
@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// Ops are the commands.
+// Ops has the commands for keys and databases.
 var Ops = map[string]command.Op{
 	"cluster|countkeysinslot": countKeysInSlotOp,
 	"cluster|getkeysinslot":   getKeysInSlotOp,
@@ -42,7 +42,7 @@ var Ops = map[string]command.Op{
 	"type":                    typeOp,
 }
 
-// existsOp is EXISTS and TOUCH: a key that is named twice counts twice.
+// existsOp is EXISTS or TOUCH. It counts a repeated key as often as the command names it.
 func existsOp(c *command.Call) protocol.Value {
 	var n int64
 	for _, key := range c.Args[1:] {
@@ -101,7 +101,7 @@ func rename(c *command.Call, onlyIfMissing bool) (problem protocol.Value, done b
 	return problem, true
 }
 
-// storeAnew stores an item as a new key, in the place of any former item of the key.
+// storeAnew stores an item as if its key were new: a former item of the key does not suppress the event "new".
 func storeAnew(c *command.Call, db int, it keyspace.Item) {
 	replaces := c.Keys.Notifies&event.ClassNew != 0 && c.FindIn(db, it.Key()) != nil
 	c.Store(db, it)
@@ -149,7 +149,7 @@ func copyOp(c *command.Call) protocol.Value {
 	return command.One
 }
 
-// copyWork is the work of a copy of a value. Collections share the memory of their copies.
+// copyWork returns the work of copying a value. It is 0 for collections, which share memory with their copies.
 func copyWork(it *keyspace.Item) int64 {
 	if it.IsString() {
 		return int64(len(it.Value()))
@@ -157,7 +157,7 @@ func copyWork(it *keyspace.Item) int64 {
 	return 0
 }
 
-// renamed is an item under another key, in the place of the item.
+// renamed returns the item with another key. The caller has taken the original out of the database.
 func renamed(c *command.Call, it *keyspace.Item, to string) (next keyspace.Item) {
 	if it.IsString() {
 		next = c.NewItem(to, it.Value(), it.DeadlineMillis, it.Encoding())
@@ -172,7 +172,7 @@ func renamed(c *command.Call, it *keyspace.Item, to string) (next keyspace.Item)
 	return next
 }
 
-// copied is a copy of an item under another key.
+// copied returns an independent copy of an item with another key.
 func copied(c *command.Call, it *keyspace.Item, to string) keyspace.Item {
 	if it.IsString() {
 		return c.NewItem(to, it.Value(), it.DeadlineMillis, it.Encoding())
@@ -189,9 +189,9 @@ func moveOp(c *command.Call) protocol.Value {
 	if db == c.DB {
 		return command.ErrSameObject
 	}
-	there := c.Host.HasLockAt(db, c.Args[1]) || c.FindIn(db, c.Args[1]) != nil
+	exists := c.Host.HasLockAt(db, c.Args[1]) || c.FindIn(db, c.Args[1]) != nil
 	it := c.Find(c.Args[1])
-	if it == nil || there {
+	if it == nil || exists {
 		return command.Zero
 	}
 	c.Store(db, c.TakeOut(c.DB, it))

@@ -17,7 +17,7 @@ func objectEncodingOp(c *command.Call) protocol.Value {
 	return protocol.Bulk(encodingName(it))
 }
 
-// objectFreqOp refuses, as Redis does unless the limit of memory has a policy of frequency.
+// objectFreqOp returns the error that Redis returns without an LFU eviction policy.
 func objectFreqOp(c *command.Call) protocol.Value {
 	if c.Find(c.Args[1]) == nil {
 		return protocol.Null
@@ -26,7 +26,7 @@ func objectFreqOp(c *command.Call) protocol.Value {
 		"switching between policies at runtime LRU and LFU data will take some time to adjust.")
 }
 
-// objectIdletimeOp answers that the value is in use: a read leaves no trace in the state.
+// objectIdletimeOp returns 0. The state has no times of reads.
 func objectIdletimeOp(c *command.Call) protocol.Value {
 	if c.Find(c.Args[1]) == nil {
 		return protocol.Null
@@ -34,7 +34,7 @@ func objectIdletimeOp(c *command.Call) protocol.Value {
 	return command.Zero
 }
 
-// Redis shares the objects of small integers.
+// Redis shares the objects of the integers from 0 to sharedIntegers-1, and reports sharedCount as their reference count.
 const (
 	sharedIntegers = 10_000
 	sharedCount    = 1<<31 - 1
@@ -53,7 +53,7 @@ func objectRefcountOp(c *command.Call) protocol.Value {
 	return command.One
 }
 
-// maxEmbedded is the length up to which Redis embeds a string in its object.
+// maxEmbedded is the length in bytes of the longest string that Redis embeds in its object.
 const maxEmbedded = 44
 
 func encodingName(it *keyspace.Item) string {
@@ -69,10 +69,11 @@ func encodingName(it *keyspace.Item) string {
 	return "raw"
 }
 
-// standerWork is what MEMORY USAGE does with a hold or a waiter of a lock.
-const standerWork = 64
+// holderWork is the work of MEMORY USAGE for a hold or a waiter of a lock.
+const holderWork = 64
 
-// memoryUsageOp answers with the bytes that the key counts against the limit. Nothing is sampled.
+// memoryUsageOp returns the bytes that the key counts against the memory limit. SAMPLES has no effect, since all
+// elements are counted.
 func memoryUsageOp(c *command.Call) protocol.Value {
 	for i := 2; i < len(c.Args); i += 2 {
 		if !command.IsWord(c.Args[i], "SAMPLES") || i+1 >= len(c.Args) {
@@ -86,13 +87,13 @@ func memoryUsageOp(c *command.Call) protocol.Value {
 			return command.ErrSyntax
 		}
 	}
-	it := c.FindIn(c.DB, c.Args[1]) // which Redis does not count
+	it := c.FindIn(c.DB, c.Args[1]) // as in Redis, neither a hit nor a miss
 	if it == nil {
 		return protocol.Null
 	}
 	bytes := it.Bytes()
 	if it.IsLock() {
-		work := int64(c.Keys.Locks.HoldersAndWaiters(c.DB, c.Args[1])) * standerWork
+		work := int64(c.Keys.Locks.HoldersAndWaiters(c.DB, c.Args[1])) * holderWork
 		if !c.Fits(work) {
 			return command.ErrOverWork
 		}

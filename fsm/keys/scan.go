@@ -26,7 +26,8 @@ func scanOp(c *command.Call) protocol.Value {
 	return protocol.Array(protocol.Bulk(next), protocol.Array(keys...))
 }
 
-// scan returns the matching keys among the next o.count, and the next cursor: "0" at the end.
+// scan returns the matching keys among the next o.Count keys, and the next cursor, which is "0" at the end. It reads more
+// keys if several share a cursor.
 func scan(c *command.Call, cursor uint64, o *command.ScanOptions) (keys []protocol.Value, next string) {
 	next = "0"
 	if cursor >= 1<<53 {
@@ -74,18 +75,17 @@ func keysOp(c *command.Call) protocol.Value {
 	return protocol.Array(keys...)
 }
 
-// randomkeyOp returns the first key at or after a position drawn by [command.Call.Random]. The ended keys that
-// wait to be swept play no part.
+// randomkeyOp returns the first key at or after a random hash.
 func randomkeyOp(c *command.Call) protocol.Value {
 	c.NoteDueKeys()
 	reply := protocol.Null
-	take := func(it *keyspace.Item) bool {
+	first := func(it *keyspace.Item) bool {
 		reply = protocol.Bulk(it.Key())
 		return false
 	}
-	c.Ascend(c.Random(), take)
+	c.Ascend(c.Random(), first)
 	if reply.IsNull() && c.Fits(0) {
-		c.Ascend(0, take)
+		c.Ascend(0, first)
 	}
 	if !c.Fits(0) {
 		return command.ErrOverWork
@@ -93,8 +93,8 @@ func randomkeyOp(c *command.Call) protocol.Value {
 	return reply
 }
 
-// The commands for hash slots are for tools of Redis Cluster. Keys are not kept by slot, so each key of the database is
-// looked at.
+// The commands for hash slots serve tools of Redis Cluster. They read all keys of the database, since no index has the
+// keys of a slot.
 
 func countKeysInSlotOp(c *command.Call) protocol.Value {
 	slot, ok := protocol.ParseInt(c.Args[1])
@@ -116,13 +116,13 @@ func getKeysInSlotOp(c *command.Call) protocol.Value {
 	if !ok {
 		return command.ErrNotInteger
 	}
-	most, ok := protocol.ParseInt(c.Args[2])
+	limit, ok := protocol.ParseInt(c.Args[2])
 	switch {
 	case !ok:
 		return command.ErrNotInteger
-	case slot < 0 || slot >= protocol.Slots || most < 0:
+	case slot < 0 || slot >= protocol.Slots || limit < 0:
 		return protocol.Err("Invalid slot or number of keys")
-	case most == 0:
+	case limit == 0:
 		return protocol.Array()
 	}
 	var keys []protocol.Value
@@ -130,7 +130,7 @@ func getKeysInSlotOp(c *command.Call) protocol.Value {
 		if c.Host.MayRead(key) {
 			keys = append(keys, protocol.Bulk(key))
 		}
-		return int64(len(keys)) < most
+		return int64(len(keys)) < limit
 	})
 	if !fits {
 		return command.ErrOverWork
@@ -138,8 +138,8 @@ func getKeysInSlotOp(c *command.Call) protocol.Value {
 	return protocol.Array(keys...)
 }
 
-// eachInSlot calls f with the keys of a slot until f returns false. The result is false if the request
-// is over its budget.
+// eachInSlot calls f with the keys of a slot until f returns false. fits reports whether the request is within its
+// budget.
 func eachInSlot(c *command.Call, slot int64, f func(key string) bool) (fits bool) {
 	c.NoteDueKeys()
 	c.Ascend(0, func(it *keyspace.Item) bool {

@@ -13,38 +13,38 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// The work of SORT: a comparison, beside the bytes, and a key that BY or GET looks up.
 const (
+	// compareWork is the work of a comparison of two elements, without the work for their bytes.
 	compareWork = 32
-	lookupWork  = 512
+	// lookupWork is the work of a lookup by BY or GET.
+	lookupWork = 512
 )
 
 var errSortScore = protocol.Err("One or more scores can't be converted into double")
 
-// sorting is a SORT under way.
+// sorting is the state of a SORT command.
 type sorting struct {
-	c      *command.Call
-	by     string
-	gets   []string
-	byKeys bool // by names keys
-	// unsorted: by names no keys, so the elements stay in their order.
-	unsorted bool
+	c        *command.Call
+	by       string
+	gets     []string
+	byKeys   bool // the pattern in by has a star, so BY looks up a key for each element
+	unsorted bool // a pattern of BY has no star, so the elements keep their order
 	alpha    bool
 	desc     bool
-	from     int64 // LIMIT
-	count    int64
+	from     int64 // the offset of LIMIT
+	count    int64 // the count of LIMIT, or -1
 	stores   bool
 	target   string
 	items    []sortItem
-	total    int64 // work so far
+	total    int64 // the work so far
 }
 
-// sortItem is an element with what the element is sorted by.
+// sortItem is an element and its sort key: weight, or the number in it. hasWeight is false if BY has found no value.
 type sortItem struct {
-	element string
-	text    string
-	there   bool // text is there
-	score   float64
+	element   string
+	weight    string
+	hasWeight bool
+	score     float64
 }
 
 func sort(c *command.Call, readOnly bool) protocol.Value {
@@ -106,7 +106,7 @@ func (s *sorting) parse(words []string, readOnly bool) (problem protocol.Value, 
 	return problem, true
 }
 
-// charges is [command.Call.Charge] for a part of the work. The parts are bounded together.
+// charges is [command.Call.Charge] for a part of the work. It also limits the sum of all parts.
 func (s *sorting) charges(work int64) (problem protocol.Value, ok bool) {
 	if s.total += work; s.total > command.MaxElementsWork {
 		return command.ErrTooMuchWork, false
@@ -114,7 +114,7 @@ func (s *sorting) charges(work int64) (problem protocol.Value, ok bool) {
 	return s.c.Charge(work)
 }
 
-// load loads the elements of key: all of them, or, if they are not sorted, those that the limit leaves.
+// load loads the elements of a key. If they are not sorted, it loads only those within LIMIT.
 func (s *sorting) load(key string) (problem protocol.Value, ok bool) {
 	it := s.c.Find(key)
 	if it == nil {
@@ -122,7 +122,7 @@ func (s *sorting) load(key string) (problem protocol.Value, ok bool) {
 	}
 	var visit func(from int, f func(element string) bool)
 	n := 0
-	backwards := s.desc && s.unsorted // which is no order of a set
+	backwards := s.desc && s.unsorted // sets ignore it, since they have no order
 	switch v := it.Collection().(type) {
 	case *collection.List:
 		n, visit = v.Len(), v.Ascend
@@ -132,7 +132,7 @@ func (s *sorting) load(key string) (problem protocol.Value, ok bool) {
 	case *collection.Set:
 		n, visit = v.Len(), v.AscendAt
 		if s.unsorted && (s.stores || s.c.Script != nil) {
-			// Redis sorts, so that a script and a list do not depend on the order of a set.
+			// As in Redis, a script and a stored list must not depend on the order of a set.
 			s.unsorted, s.alpha, s.byKeys = false, true, false
 		}
 	case *collection.SortedSet:
@@ -162,7 +162,7 @@ func (s *sorting) load(key string) (problem protocol.Value, ok bool) {
 	return problem, true
 }
 
-// bounds are the places among n elements that LIMIT leaves: from, and before to.
+// bounds returns the range within LIMIT of n elements: from inclusive, to exclusive.
 func (s *sorting) bounds(n int) (from, to int) {
 	from = int(min(max(s.from, 0), int64(n)))
 	if s.count < 0 {
@@ -176,22 +176,22 @@ func (s *sorting) limit() {
 	s.items = s.items[from:to]
 }
 
-// weigh finds what each element is sorted by, and charges for the sorting.
+// weigh finds the sort key of each element, and charges for the sorting.
 func (s *sorting) weigh() (problem protocol.Value, ok bool) {
 	var bytes int64
 	invalid := false
 	for i := range s.items {
 		it := &s.items[i]
-		it.text, it.there = it.element, true
+		it.weight, it.hasWeight = it.element, true
 		if s.byKeys {
 			if problem, ok = s.charges(lookupWork + int64(len(s.by)+len(it.element))); !ok {
 				return problem, false
 			}
-			it.text, it.there = valueOf(s.c, s.by, it.element)
+			it.weight, it.hasWeight = valueOf(s.c, s.by, it.element)
 		}
-		bytes += int64(len(it.text) + len(it.element))
-		if !s.alpha && it.there {
-			it.score, ok = sortScore(it.text)
+		bytes += int64(len(it.weight) + len(it.element))
+		if !s.alpha && it.hasWeight {
+			it.score, ok = sortScore(it.weight)
 			invalid = invalid || !ok
 		}
 	}
@@ -205,8 +205,8 @@ func (s *sorting) weigh() (problem protocol.Value, ok bool) {
 	return problem, true
 }
 
-// sortScore reads a number as Redis 8 does: decimal, without a blank. A number that is too large is infinite,
-// and no text at all is 0.
+// sortScore parses a decimal number without blanks, as Redis 8 does. A number that is too large is infinite, and an empty
+// text is 0.
 func sortScore(text string) (score float64, ok bool) {
 	if text == "" {
 		return 0, true
@@ -221,7 +221,7 @@ func sortScore(text string) (score float64, ok bool) {
 			return 0, false
 		}
 	}
-	score, _ = strconv.ParseFloat(text, 64) // the error is for a number that is too large
+	score, _ = strconv.ParseFloat(text, 64) // the only possible error is that the number is too large
 	return score, true
 }
 
@@ -232,11 +232,11 @@ func (s *sorting) compare(a, b sortItem) int {
 		if order = cmp.Compare(a.score, b.score); order == 0 {
 			order = strings.Compare(a.element, b.element)
 		}
-	case a.there && b.there:
-		order = strings.Compare(a.text, b.text)
-	case a.there:
+	case a.hasWeight && b.hasWeight:
+		order = strings.Compare(a.weight, b.weight)
+	case a.hasWeight:
 		order = 1
-	case b.there:
+	case b.hasWeight:
 		order = -1
 	}
 	if s.desc {
@@ -245,8 +245,8 @@ func (s *sorting) compare(a, b sortItem) int {
 	return order
 }
 
-// output is the elements, or what GET finds for each. A stored list has an empty string where GET finds
-// nothing.
+// output returns the elements, or for each element the values of GET. A missing value is null, or an empty string in a
+// stored list.
 func (s *sorting) output() (elems []protocol.Value, problem protocol.Value, ok bool) {
 	if len(s.gets) == 0 {
 		for _, it := range s.items {
@@ -259,9 +259,9 @@ func (s *sorting) output() (elems []protocol.Value, problem protocol.Value, ok b
 			if problem, ok = s.charges(lookupWork + int64(len(pattern)+len(it.element))); !ok {
 				return nil, problem, false
 			}
-			found, there := valueOf(s.c, pattern, it.element)
+			found, ok := valueOf(s.c, pattern, it.element)
 			switch {
-			case there:
+			case ok:
 				elems = append(elems, protocol.Bulk(found))
 			case s.stores:
 				elems = append(elems, protocol.Bulk(""))
@@ -289,21 +289,21 @@ func (s *sorting) store(elems []protocol.Value) protocol.Value {
 	return protocol.Integer(int64(len(elems)))
 }
 
-// valueOf is the string that BY or GET means by a pattern for an element: "#" is the element, and in
-// "weight_*" and "object_*->field" the element takes the place of the star.
-func valueOf(c *command.Call, pattern, element string) (value string, there bool) {
+// valueOf returns the value of a pattern of BY or GET for an element. In "weight_*" and "object_*->field" the element
+// replaces the star, and "#" stands for the element itself. found reports whether there is a value.
+func valueOf(c *command.Call, pattern, element string) (value string, found bool) {
 	if pattern == "#" {
 		return element, true
 	}
-	before, behind, ok := strings.Cut(pattern, "*")
+	prefix, suffix, ok := strings.Cut(pattern, "*")
 	if !ok {
 		return "", false
 	}
-	behind, field, _ := strings.Cut(behind, "->")
+	suffix, field, _ := strings.Cut(suffix, "->")
 	if field == "" { // "->" at the end belongs to the key
-		behind = pattern[len(before)+1:]
+		suffix = pattern[len(prefix)+1:]
 	}
-	it := c.Find(before + element + behind)
+	it := c.Find(prefix + element + suffix)
 	switch {
 	case it == nil:
 		return "", false
