@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// scoredSource is a set or a sorted set that is put together with others. The members of a set have the
-// score 1.
+// scoredSource is an input of a set operation: a set, a sorted set, or a missing key. The members of a set have the score
+// 1.
 type scoredSource struct {
 	set    *collection.Set
 	sorted *collection.SortedSet
@@ -47,7 +47,7 @@ func (s *scoredSource) all(f func(member string, score float64) bool) {
 	}
 }
 
-// searches is the work of so many searches in the source.
+// searches returns the work of n searches in the source.
 func (s *scoredSource) searches(n int) int64 {
 	switch {
 	case s.sorted != nil:
@@ -58,10 +58,10 @@ func (s *scoredSource) searches(n int) int64 {
 	return 0
 }
 
-// weighted is a score times the weight. An infinite score has no product with 0.
+// weighted returns the score times the weight. It is NaN for an infinite score and the weight 0.
 func (s *scoredSource) weighted(score float64) float64 { return float64(score * s.weight) }
 
-// aggregate puts two scores of a member together.
+// aggregate combines two scores of a member.
 type aggregate func(a, b float64) float64
 
 func sumOf(a, b float64) float64 { return orZero(a + b) }
@@ -80,7 +80,7 @@ func greater(a, b float64) float64 {
 	return a
 }
 
-// orZero is f, or 0 if f is no number: infinity less infinity is 0 here.
+// orZero returns f, or 0 if f is NaN, as Redis does for the sum of inf and -inf.
 func orZero(f float64) float64 {
 	if math.IsNaN(f) {
 		return 0
@@ -88,7 +88,7 @@ func orZero(f float64) float64 {
 	return f
 }
 
-// algebra is a union, an intersection or a difference.
+// algebra is the kind of a set operation.
 type algebra uint8
 
 const (
@@ -98,26 +98,26 @@ const (
 	intersectionLength
 )
 
-// scoredAlgebra is ZUNION or one of its like under way.
+// scoredAlgebra is the state of a set operation.
 type scoredAlgebra struct {
 	kind       algebra
 	store      bool
 	sources    []scoredSource
 	aggregate  aggregate
 	withScores bool
-	limit      int64 // 0: none
+	limit      int64 // LIMIT of ZINTERCARD, or 0 if there is none
 	result     collection.Gathering
 }
 
-func zunionOp(c *command.Call) protocol.Value      { return putTogether(c, union, false) }
-func zinterOp(c *command.Call) protocol.Value      { return putTogether(c, intersection, false) }
-func zdiffOp(c *command.Call) protocol.Value       { return putTogether(c, difference, false) }
-func zunionstoreOp(c *command.Call) protocol.Value { return putTogether(c, union, true) }
-func zinterstoreOp(c *command.Call) protocol.Value { return putTogether(c, intersection, true) }
-func zdiffstoreOp(c *command.Call) protocol.Value  { return putTogether(c, difference, true) }
-func zintercardOp(c *command.Call) protocol.Value  { return putTogether(c, intersectionLength, false) }
+func zunionOp(c *command.Call) protocol.Value      { return combine(c, union, false) }
+func zinterOp(c *command.Call) protocol.Value      { return combine(c, intersection, false) }
+func zdiffOp(c *command.Call) protocol.Value       { return combine(c, difference, false) }
+func zunionstoreOp(c *command.Call) protocol.Value { return combine(c, union, true) }
+func zinterstoreOp(c *command.Call) protocol.Value { return combine(c, intersection, true) }
+func zdiffstoreOp(c *command.Call) protocol.Value  { return combine(c, difference, true) }
+func zintercardOp(c *command.Call) protocol.Value  { return combine(c, intersectionLength, false) }
 
-func putTogether(c *command.Call, kind algebra, store bool) protocol.Value {
+func combine(c *command.Call, kind algebra, store bool) protocol.Value {
 	a := scoredAlgebra{kind: kind, store: store, aggregate: sumOf}
 	words := c.Args[1:]
 	if store {
@@ -154,7 +154,7 @@ func putTogether(c *command.Call, kind algebra, store bool) protocol.Value {
 	return a.reply()
 }
 
-// reply is the result of a command that does not store it.
+// reply returns the members of the result as a reply, sorted by score.
 func (a *scoredAlgebra) reply() protocol.Value {
 	a.result.Sort()
 	elems := make([]protocol.Value, 0, 2*a.result.Len())
@@ -170,7 +170,7 @@ func (a *scoredAlgebra) reply() protocol.Value {
 	return protocol.Array(elems...)
 }
 
-// scoredSources looks for the sets of keys.
+// scoredSources appends the sources at keys.
 func scoredSources(c *command.Call, a *scoredAlgebra, keys []string) (problem protocol.Value, ok bool) {
 	for _, key := range keys {
 		source := scoredSource{weight: 1}
@@ -231,10 +231,10 @@ func aggregateNamed(word string) aggregate {
 	return nil
 }
 
-// gatherWork is the work of a member of a result: it is sorted twice, and stored in two trees.
+// gatherWork is the work of a member of a result, which is sorted twice and stored in two trees.
 const gatherWork = 1 << 10
 
-// calculate gathers the result, or for [intersectionLength] only counts.
+// calculate computes the result, or for [intersectionLength] only its length.
 func calculate(c *command.Call, a *scoredAlgebra) (count int64, problem protocol.Value, ok bool) {
 	if a.kind == union {
 		problem, ok = uniteScored(c, a)
@@ -271,7 +271,7 @@ func calculate(c *command.Call, a *scoredAlgebra) (count int64, problem protocol
 	return count, problem, ok
 }
 
-// scoreOf is the score of a member of the first source in the result, if the result has it.
+// scoreOf returns the score in the result of a member of the first source. in reports whether the result has the member.
 func (a *scoredAlgebra) scoreOf(member string, score float64) (result float64, in bool) {
 	first, others := &a.sources[0], a.sources[1:]
 	if a.kind == difference {

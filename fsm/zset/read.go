@@ -148,12 +148,11 @@ func zscanOp(c *command.Call) protocol.Value {
 const (
 	// formatWork is the work of writing a score.
 	formatWork = 512
-	// maxScanned is the number of members that a ZSCAN looks at, whatever COUNT says.
+	// maxScanned is the maximum of COUNT. A larger COUNT has the same effect.
 	maxScanned = 1 << 17
 )
 
-// scannedScore is a score as ZSCAN writes it: of a large sorted set with 17 digits, unlike all other
-// commands.
+// scannedScore formats a score for ZSCAN. As in Redis, scores of large sorted sets have 17 digits there.
 func scannedScore(z *collection.SortedSet, score float64) string {
 	if z.Small() || math.IsInf(score, 0) {
 		return protocol.FormatDouble(score)
@@ -161,37 +160,37 @@ func scannedScore(z *collection.SortedSet, score float64) string {
 	return protocol.FormatG(score, 17)
 }
 
-// rangeKind says what the bounds of a range of members are.
+// rangeKind is the meaning of the bounds of a range of members.
 type rangeKind uint8
 
 const (
-	kindOpen rangeKind = iota // an option says
+	kindUnset rangeKind = iota // an option may select another kind; the default is byIndex
 	byIndex
 	byScore
 	byName
 )
 
-// memberRange is a range of members, as ZRANGE and its like ask for it.
+// memberRange is the range of ZRANGE or a similar command.
 type memberRange struct {
 	kind        rangeKind
 	reverse     bool
-	fixed       bool // the command says whether it is reverse
+	fixed       bool // the command does not take REV
 	withScores  bool
 	store       bool
 	offset      int64
-	limit       int64 // -1: none
-	first, last int64 // of byIndex
+	limit       int64 // the count of LIMIT, or -1
+	first, last int64 // the bounds of byIndex
 	scores      scoreRange
 	names       nameRange
 }
 
-// parseRange reads two bounds and options.
+// parseRange parses two bounds and options.
 func (m *memberRange) parseRange(words []string) (problem protocol.Value, ok bool) {
 	m.limit = -1
 	if problem, ok = m.parseOptions(words[2:]); !ok {
 		return problem, false
 	}
-	if m.kind == kindOpen {
+	if m.kind == kindUnset {
 		m.kind = byIndex
 	}
 	switch {
@@ -215,9 +214,9 @@ func (m *memberRange) parseOptions(words []string) (problem protocol.Value, ok b
 			words = words[2:]
 		case command.IsWord(words[0], "REV") && !m.fixed && !m.reverse:
 			m.reverse = true
-		case command.IsWord(words[0], "BYLEX") && m.kind == kindOpen:
+		case command.IsWord(words[0], "BYLEX") && m.kind == kindUnset:
 			m.kind = byName
-		case command.IsWord(words[0], "BYSCORE") && m.kind == kindOpen:
+		case command.IsWord(words[0], "BYSCORE") && m.kind == kindUnset:
 			m.kind = byScore
 		default:
 			return command.ErrSyntax, false
@@ -245,7 +244,7 @@ func (m *memberRange) parseBounds(low, high string) (problem protocol.Value, ok 
 	return problem, ok
 }
 
-// span is the part of z that is in the range, in ascending order, without the limit.
+// span returns the ranks of the members in the range, without LIMIT: from inclusive, to exclusive, in ascending order.
 func (m *memberRange) span(z *collection.SortedSet) (from, to int) {
 	switch m.kind {
 	case byScore:
@@ -260,9 +259,9 @@ func (m *memberRange) span(z *collection.SortedSet) (from, to int) {
 	return from, to
 }
 
-// nameSpan is span by names. Members of different scores are not in the order of their names. Redis then
-// gives of a small sorted set the members from the first that the range has reached to the first that has
-// passed, and backwards likewise; of a large one, what its search meets.
+// nameSpan is span for byName. If the scores differ, the names are not in order and the range is not defined, but the
+// result is that of Redis: in a small sorted set the members from the first one inside of the lower bound to the next one
+// outside of the upper bound, or the same in reverse; in a large one, whatever its binary searches find.
 func (m *memberRange) nameSpan(z *collection.SortedSet) (from, to int) {
 	if !z.Small() || z.Len() == 0 {
 		return z.Search(m.names.reached), z.Search(m.names.passed)
@@ -322,7 +321,7 @@ func (m *memberRange) limited(z *collection.SortedSet) (from, to int) {
 	return from, from + int(rest)
 }
 
-// members calls f with the members of a part of z, from the last if the range is reverse.
+// members calls f with the members of these ranks, in the direction of the range.
 func (m *memberRange) members(z *collection.SortedSet, from, to int, f func(member string, score float64)) {
 	n := to - from
 	if n <= 0 {
@@ -340,7 +339,7 @@ func (m *memberRange) members(z *collection.SortedSet, from, to int, f func(memb
 	z.Ascend(from, each)
 }
 
-// rangeMembers is ZRANGE and its like.
+// rangeMembers is ZRANGE or a similar command.
 func rangeMembers(c *command.Call, m memberRange) protocol.Value {
 	if problem, ok := m.parseRange(c.Args[2:]); !ok {
 		return problem
@@ -360,7 +359,7 @@ func rangeMembers(c *command.Call, m memberRange) protocol.Value {
 	return m.reply(z, from, to)
 }
 
-// reply is the members of a part of z.
+// reply returns the members of these ranks as a reply.
 func (m *memberRange) reply(z *collection.SortedSet, from, to int) protocol.Value {
 	elems := make([]protocol.Value, 0, 2*max(0, to-from))
 	m.members(z, from, to, func(member string, score float64) {

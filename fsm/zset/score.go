@@ -9,21 +9,21 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// parseScore reads a score as Redis does: the whole word is a number for C's strtod, without a blank in
-// front, not NaN, and neither too large nor too small for a double.
+// parseScore parses a score as Redis does. C's strtod must accept the whole word, which must have no blank in front, and
+// whose number must not be NaN, overflow or underflow.
 func parseScore(word string) (score float64, ok bool) {
 	if word == "" || isBlank(word[0]) {
 		return 0, false
 	}
-	f, n, outside := strtod(word)
-	return f, n == len(word) && !outside && !math.IsNaN(f)
+	f, n, outOfRange := strtod(word)
+	return f, n == len(word) && !outOfRange && !math.IsNaN(f)
 }
 
 func isBlank(b byte) bool { return b == ' ' || '\t' <= b && b <= '\r' }
 
-// strtod reads the number at the begin of s as C's strtod does. n is how many bytes the number takes, 0 if
-// there is none. outside: the number is too large for a double, or too small.
-func strtod(s string) (f float64, n int, outside bool) {
+// strtod parses the number at the start of s as C's strtod does. n is the length of the number in bytes, or 0 if there is
+// none. outOfRange reports an overflow or underflow.
+func strtod(s string) (f float64, n int, outOfRange bool) {
 	at := 0
 	for at < len(s) && isBlank(s[at]) {
 		at++
@@ -39,15 +39,15 @@ func strtod(s string) (f float64, n int, outside bool) {
 		if number, n = numberIn(s[at:]); n == 0 {
 			return 0, 0, false
 		}
-		f, outside = toFloat(number)
+		f, outOfRange = toFloat(number)
 	}
 	if sign == "-" {
 		f = -f
 	}
-	return f, at + n, outside
+	return f, at + n, outOfRange
 }
 
-// namedNumber is inf, infinity or nan.
+// namedNumber parses inf, infinity or nan at the start of s.
 func namedNumber(s string) (f float64, n int) {
 	begins := func(name string) bool { return len(s) >= len(name) && command.IsWord(s[:len(name)], name) }
 	switch {
@@ -61,8 +61,8 @@ func namedNumber(s string) (f float64, n int) {
 	return 0, 0
 }
 
-// numberIn is the decimal or hexadecimal number at the begin of s, as [strconv.ParseFloat] reads it, and how
-// many bytes of s it takes.
+// numberIn returns the decimal or hexadecimal number at the start of s in the syntax of [strconv.ParseFloat], and its
+// length in s.
 func numberIn(s string) (number string, n int) {
 	if len(s) > 2 && s[0] == '0' && s[1]|0x20 == 'x' {
 		if end := digitsIn(s, 2, "0123456789abcdefABCDEF"); end > 0 {
@@ -77,30 +77,24 @@ func numberIn(s string) (number string, n int) {
 	return s[:n], n
 }
 
-// digitsIn is where the digits from place at on end, with a point among them or none; 0 if there is no
+// digitsIn returns the end of the digits at index at, which may have a point among them. It returns 0 if there is no
 // digit.
 func digitsIn(s string, at int, digits string) (end int) {
-	point, some := false, false
+	hasPoint, hasDigit := false, false
 	for end = at; end < len(s); end++ {
-		switch {
-		case strings.IndexByte(digits, s[end]) >= 0:
-			some = true
-		case s[end] == '.' && !point:
-			point = true
-		default:
-			if !some {
-				return 0
-			}
-			return end
+		isDigit := strings.IndexByte(digits, s[end]) >= 0
+		if !isDigit && (s[end] != '.' || hasPoint) {
+			break
 		}
+		hasDigit, hasPoint = hasDigit || isDigit, hasPoint || !isDigit
 	}
-	if !some {
+	if !hasDigit {
 		return 0
 	}
 	return end
 }
 
-// exponentIn is where the exponent at end ends: at end if there is none.
+// exponentIn returns the end of the exponent at index end, or end if there is none.
 func exponentIn(s string, end int, mark byte) int {
 	if end == 0 || end >= len(s) || s[end]|0x20 != mark {
 		return end
@@ -119,8 +113,8 @@ func exponentIn(s string, end int, mark byte) int {
 	return at
 }
 
-// toFloat is the double next to a number.
-func toFloat(number string) (f float64, outside bool) {
+// toFloat returns the double nearest to a number. outOfRange reports an overflow or underflow.
+func toFloat(number string) (f float64, outOfRange bool) {
 	f, err := strconv.ParseFloat(number, 64)
 	if err != nil {
 		return f, true
@@ -152,8 +146,8 @@ func parseScoreRange(low, high string) (r scoreRange, ok bool) {
 	return r, ok1 && ok2
 }
 
-// parseBound reads an end of a range of scores. Redis looks less closely there: blanks in front and too
-// large numbers are taken, and nothing at all is 0.
+// parseBound parses a bound of a range of scores. Unlike parseScore, it accepts blanks in front and numbers out of range,
+// and an empty word is 0, as in Redis.
 func parseBound(word string) (f float64, open, ok bool) {
 	word, _, _ = strings.Cut(word, "\x00")
 	word, open = strings.CutPrefix(word, "(")
@@ -171,14 +165,14 @@ func (r *scoreRange) passed(_ string, score float64) bool {
 	return score > r.high || score == r.high && r.highOpen
 }
 
-// nameRange is a range of members of one score.
+// nameRange is a range of names, for members that have one score.
 type nameRange struct{ low, high nameBound }
 
-// nameBound is an end of the range: a name, or below or above all names.
+// nameBound is a bound of a range of names.
 type nameBound struct {
 	name   string
 	open   bool
-	beyond int // -1: below all, 1: above all
+	beyond int // -1 if the bound is below all names, 1 if it is above them
 }
 
 var errNoNameRange = protocol.Err("min or max not valid string range item")
@@ -204,7 +198,7 @@ func parseNameBound(word string) (b nameBound, ok bool) {
 	return nameBound{beyond: 1}, word[0] == '+'
 }
 
-// compare is the order of a member and the bound.
+// compare returns -1, 0 or 1 if a member is less than, equal to or greater than the bound.
 func (b *nameBound) compare(member string) int {
 	if b.beyond != 0 {
 		return -b.beyond

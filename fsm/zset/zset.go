@@ -11,12 +11,12 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// popsScored takes members, each followed by the score, off an end of sorted sets.
+// popsScored pops members from an end of a sorted set. A score follows each member.
 func popsScored(at extreme) command.Pops {
 	take := func(c *command.Call, key string, count int) ([]protocol.Value, protocol.Value, bool) {
 		return popExtremes(c, key, at, count)
 	}
-	return command.Pops{Kind: keyspace.KindSortedSet, Take: take, Reply: nested}
+	return command.Pops{Kind: keyspace.KindSortedSet, Take: take, Reply: nestedPairs}
 }
 
 func parseExtremePop(word string) (p command.Pops, ok bool) {
@@ -24,7 +24,7 @@ func parseExtremePop(word string) (p command.Pops, ok bool) {
 	return popsScored(at), at == highest || command.IsWord(word, "MIN")
 }
 
-// Ops are the sorted sets.
+// Ops has the commands for sorted sets.
 var Ops = map[string]command.Op{
 	"bzmpop":           command.With((*command.Call).PopManyOrWait, parseExtremePop),
 	"bzpopmax":         command.With((*command.Call).PopFirst, popsScored(highest)),
@@ -63,12 +63,12 @@ var Ops = map[string]command.Op{
 	"zunionstore":      zunionstoreOp,
 }
 
-// zaddFlags are the options of ZADD.
+// zaddFlags has the options of ZADD.
 type zaddFlags struct {
 	ifMissing, ifThere, ifGreater, ifLess, changed, increment bool
 }
 
-// set sets the flag of a word, and reports whether there is one.
+// set sets the flag of an option, and reports whether the word is an option.
 func (f *zaddFlags) set(word string) bool {
 	for _, option := range []struct {
 		word string
@@ -89,7 +89,7 @@ func (f *zaddFlags) set(word string) bool {
 	return false
 }
 
-// problem is the error for flags that exclude one another.
+// problem returns the error for flags that exclude each other.
 func (f *zaddFlags) problem(members int) (problem protocol.Value) {
 	switch {
 	case f.ifMissing && f.ifThere:
@@ -121,7 +121,7 @@ func zincrbyOp(c *command.Call) protocol.Value {
 	return addScored(c, c.Args[2:], &zaddFlags{increment: true})
 }
 
-// addScored is ZADD with scores and members.
+// addScored runs ZADD. words has a score before each member.
 func addScored(c *command.Call, words []string, f *zaddFlags) protocol.Value {
 	key := c.Args[1]
 	scores := make([]float64, len(words)/2)
@@ -182,8 +182,8 @@ func applyScores(c *command.Call, key string, words []string, scores []float64, 
 	return f.reply(&done)
 }
 
-// scoredChanges is the work of so many changes, to which the words add bytes. A large sorted set has two
-// trees to change, and in each there is something to remove and something to add.
+// scoredChanges returns the work of changes that add this number of bytes. A change of a large sorted set removes from
+// two trees and adds to both.
 func scoredChanges(z *collection.SortedSet, changes, bytes int) int64 {
 	if z.Small() {
 		return command.ChangesIn(z, changes, bytes)
@@ -191,13 +191,14 @@ func scoredChanges(z *collection.SortedSet, changes, bytes int) int64 {
 	return 4 * command.SearchesIn(z, changes)
 }
 
-// zadded is what ZADD did. score is of the last member that was not left alone.
+// zadded is the outcome of ZADD.
 type zadded struct {
-	added, updated, processed int64
-	score                     float64
+	added, updated int64
+	processed      int64   // the members that the options did not exclude, even if their scores are unchanged
+	score          float64 // the score of the last processed member
 }
 
-// add gives a member a score. It reports false if the sum would be no number.
+// add sets the score of a member. It returns false if the sum would be NaN.
 func (d *zadded) add(z *collection.SortedSet, member string, score float64, f *zaddFlags) bool {
 	before, there := z.Score(member)
 	if !there {
@@ -263,7 +264,7 @@ func zremOp(c *command.Call) protocol.Value {
 	return protocol.Integer(n)
 }
 
-// lowest is the end of a sorted set that ZPOPMIN takes from.
+// extreme is an end of a sorted set: the lowest or the highest score.
 type extreme bool
 
 const (
@@ -271,7 +272,7 @@ const (
 	highest extreme = true
 )
 
-// popScored is ZPOPMIN and ZPOPMAX.
+// popScored is ZPOPMIN or ZPOPMAX.
 func popScored(c *command.Call, at extreme) protocol.Value {
 	if len(c.Args) > 3 {
 		return command.ErrSyntax
@@ -297,8 +298,9 @@ func popScored(c *command.Call, at extreme) protocol.Value {
 	return protocol.Pairs(pairs...)
 }
 
-// popExtremes takes count members off an end of the sorted set of key, which has as many, and tells so. The
-// result is members and scores.
+// popExtremes pops count members from an end of the sorted set of key, and emits the event. A score follows each member.
+//
+// Requires: the sorted set has count members.
 func popExtremes(c *command.Call, key string, at extreme, count int) (pairs []protocol.Value, problem protocol.Value,
 	ok bool,
 ) {
@@ -324,8 +326,8 @@ func popExtremes(c *command.Call, key string, at extreme, count int) (pairs []pr
 	return pairs, problem, true
 }
 
-// nested is an array of arrays of two, in RESP2 as well.
-func nested(pairs ...protocol.Value) protocol.Value {
+// nestedPairs returns an array with an array for each pair. Unlike [protocol.Pairs], it does so in RESP2, too.
+func nestedPairs(pairs ...protocol.Value) protocol.Value {
 	elems := make([]protocol.Value, len(pairs)/2)
 	for i := range elems {
 		elems[i] = protocol.Array(pairs[2*i : 2*i+2]...)
