@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// Ops are the hashes.
+// Ops has the commands for hashes.
 var Ops = map[string]command.Op{
 	"hdel":         hdelOp,
 	"hexists":      hexistsOp,
@@ -176,7 +176,7 @@ func hscanOp(c *command.Call) protocol.Value {
 	})
 }
 
-// OpenHash is [command.Open] for a hash, for so many changes, to which the words add bytes.
+// OpenHash charges for changes that add this number of bytes, and opens the hash of the command's key: see [command.Open].
 func OpenHash(c *command.Call, changes, bytes int) (e command.Edit[*collection.Hash], problem protocol.Value, ok bool) {
 	h, there, ok := readHash(c)
 	if !ok {
@@ -192,7 +192,7 @@ func OpenHash(c *command.Call, changes, bytes int) (e command.Edit[*collection.H
 	return e, problem, true
 }
 
-// put gives a field of an open hash a value, and reports whether the field is new.
+// put sets a field of an open hash, and reports whether the field is new.
 func put(e *command.Edit[*collection.Hash], name, value string) (added bool) {
 	if added = e.V.Put(name, value); added {
 		e.OwnerChanged(locks.Joined, name)
@@ -200,7 +200,7 @@ func put(e *command.Edit[*collection.Hash], name, value string) (added bool) {
 	return added
 }
 
-// remove takes a field out of an open hash, and reports whether it was there.
+// remove removes a field from an open hash, and reports whether the field existed.
 func remove(e *command.Edit[*collection.Hash], name string) (removed bool) {
 	if removed = e.V.Remove(name); removed {
 		e.OwnerChanged(locks.Parted, name)
@@ -208,8 +208,8 @@ func remove(e *command.Edit[*collection.Hash], name string) (removed bool) {
 	return removed
 }
 
-// hashSet is HSET, which counts the new fields, or HMSET.
-func hashSet(c *command.Call, older bool) protocol.Value {
+// hashSet is HSET, whose reply is the number of new fields, or HMSET, whose reply is OK.
+func hashSet(c *command.Call, repliesOK bool) protocol.Value {
 	pairs := c.Args[2:]
 	if len(pairs)%2 != 0 {
 		return command.ErrArity(c.Args[0])
@@ -228,7 +228,7 @@ func hashSet(c *command.Call, older bool) protocol.Value {
 		}
 	}
 	e.KeepAs(event.ClassHash, "hset")
-	if older {
+	if repliesOK {
 		return protocol.OK
 	}
 	return protocol.Integer(added)
@@ -247,15 +247,15 @@ func hsetnxOp(c *command.Call) protocol.Value {
 	return setField(c, c.Args[3], "hset", command.One)
 }
 
-// setField gives the field that the command names a value, and returns done.
-func setField(c *command.Call, value, name string, done protocol.Value) protocol.Value {
+// setField sets the field that the command names, emits the event, and returns reply.
+func setField(c *command.Call, value, eventName string, reply protocol.Value) protocol.Value {
 	e, problem, ok := OpenHash(c, 1, len(c.Args[2])+len(value))
 	if !ok {
 		return problem
 	}
 	put(&e, c.Args[2], value)
-	e.KeepAs(event.ClassHash, name)
-	return done
+	e.KeepAs(event.ClassHash, eventName)
+	return reply
 }
 
 func hdelOp(c *command.Call) protocol.Value {
