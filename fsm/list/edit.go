@@ -34,7 +34,7 @@ func lindexOp(c *command.Call) protocol.Value {
 	return protocol.Bulk(l.Index(at))
 }
 
-// indexOf is the index that i means among n elements: a negative one counts from the end.
+// indexOf converts an index of n elements, which may count from the end. ok reports whether it is in range.
 func indexOf(i int64, n int) (at int, ok bool) {
 	if i < 0 {
 		i += int64(n)
@@ -66,10 +66,10 @@ func lrangeOp(c *command.Call) protocol.Value {
 	return protocol.Array(elems...)
 }
 
-// search is what LPOS looks for.
+// search has the options of LPOS. A count or maxLen of 0 is no limit.
 type search struct {
-	rank, count, most int64
-	counted           bool
+	rank, count, maxLen int64
+	hasCount            bool
 }
 
 func parsePositions(words []string) (p search, problem protocol.Value, ok bool) {
@@ -85,11 +85,11 @@ func parsePositions(words []string) (p search, problem protocol.Value, ok bool) 
 				return p, errRank(n, isNumber), false
 			}
 		case command.IsWord(words[0], "COUNT"):
-			if p.count, p.counted = n, true; !isNumber || n < 0 {
+			if p.count, p.hasCount = n, true; !isNumber || n < 0 {
 				return p, protocol.Err("COUNT can't be negative"), false
 			}
 		case command.IsWord(words[0], "MAXLEN"):
-			if p.most = n; !isNumber || n < 0 {
+			if p.maxLen = n; !isNumber || n < 0 {
 				return p, protocol.Err("MAXLEN can't be negative"), false
 			}
 		default:
@@ -121,7 +121,7 @@ func lposOp(c *command.Call) protocol.Value {
 	switch {
 	case !ok:
 		return command.ErrWrongType
-	case !there && p.counted:
+	case !there && p.hasCount:
 		return protocol.Array()
 	case !there:
 		return protocol.Null
@@ -130,7 +130,7 @@ func lposOp(c *command.Call) protocol.Value {
 	switch {
 	case !ok:
 		return problem
-	case p.counted:
+	case p.hasCount:
 		return protocol.Array(found...)
 	case len(found) == 0:
 		return protocol.Null
@@ -138,7 +138,7 @@ func lposOp(c *command.Call) protocol.Value {
 	return found[0]
 }
 
-// positions finds the indexes of the elements that are equal to word.
+// positions returns the indexes of the elements equal to word, as the options select them.
 func positions(c *command.Call, l *collection.List, word string, p *search) (found []protocol.Value,
 	problem protocol.Value, ok bool,
 ) {
@@ -160,7 +160,7 @@ func positions(c *command.Call, l *collection.List, word string, p *search) (fou
 		}
 		at += step
 		passed++
-		return (p.count == 0 || int64(len(found)) < p.count) && (p.most == 0 || passed < p.most)
+		return (p.count == 0 || int64(len(found)) < p.count) && (p.maxLen == 0 || passed < p.maxLen)
 	})
 	problem, ok = s.Ended()
 	return found, problem, ok
@@ -197,8 +197,8 @@ func lsetOp(c *command.Call) protocol.Value {
 
 func linsertOp(c *command.Call) protocol.Value {
 	key, pivot, v := c.Args[1], c.Args[3], c.Args[4]
-	behind := command.IsWord(c.Args[2], "AFTER")
-	if !behind && !command.IsWord(c.Args[2], "BEFORE") {
+	after := command.IsWord(c.Args[2], "AFTER")
+	if !after && !command.IsWord(c.Args[2], "BEFORE") {
 		return command.ErrSyntax
 	}
 	if command.TooLong(v) {
@@ -219,7 +219,7 @@ func linsertOp(c *command.Call) protocol.Value {
 		return problem
 	}
 	at := int(found[0].Num)
-	if behind {
+	if after {
 		at++
 	}
 	e, _ := command.Open(c, key, collection.NewList)
@@ -243,7 +243,7 @@ func lremOp(c *command.Call) protocol.Value {
 	if !ok {
 		return reply
 	}
-	indexes, problem, ok := equals(c, l, word, count)
+	indexes, problem, ok := matches(c, l, word, count)
 	switch {
 	case !ok:
 		return problem
@@ -256,9 +256,9 @@ func lremOp(c *command.Call) protocol.Value {
 	return protocol.Integer(int64(len(indexes)))
 }
 
-// equals are the indexes of up to count elements that are equal to word, in ascending order: of the
-// last ones if count is negative, of all if count is 0.
-func equals(c *command.Call, l *collection.List, word string, count int64) (indexes []int, problem protocol.Value,
+// matches returns the ascending indexes of the first count elements equal to word: the last -count if count is negative,
+// all if it is 0.
+func matches(c *command.Call, l *collection.List, word string, count int64) (indexes []int, problem protocol.Value,
 	ok bool,
 ) {
 	s := c.Search()

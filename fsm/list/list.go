@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// popsList takes elements off a side of lists.
+// popsList pops elements from an end of a list.
 func popsList(at side) command.Pops {
 	take := func(c *command.Call, key string, count int) ([]protocol.Value, protocol.Value, bool) {
 		return pop(c, key, at, count)
@@ -22,20 +22,19 @@ func parseSidePop(word string) (p command.Pops, ok bool) {
 	return popsList(at), ok
 }
 
-// blmoveOp is "<source> <destination> <side> <side> <timeout>".
 func blmoveOp(c *command.Call) protocol.Value {
 	from, ok1 := parseSide(c.Args[3])
 	to, ok2 := parseSide(c.Args[4])
 	if !ok1 || !ok2 {
 		return command.ErrSyntax
 	}
-	return moveFirst(c, from, to, c.Args[5])
+	return moveOrWait(c, from, to, c.Args[5])
 }
 
-func brpoplpushOp(c *command.Call) protocol.Value { return moveFirst(c, right, left, c.Args[3]) }
+func brpoplpushOp(c *command.Call) protocol.Value { return moveOrWait(c, right, left, c.Args[3]) }
 
-// moveFirst is BLMOVE and BRPOPLPUSH. No element is null, so a null says that there is none.
-func moveFirst(c *command.Call, from, to side, timeout string) protocol.Value {
+// moveOrWait is BLMOVE or BRPOPLPUSH.
+func moveOrWait(c *command.Call, from, to side, timeout string) protocol.Value {
 	deadlineMillis, problem, ok := c.WaitUntil(timeout)
 	if !ok {
 		return problem
@@ -46,7 +45,7 @@ func moveFirst(c *command.Call, from, to side, timeout string) protocol.Value {
 	return c.Wait(keyspace.KindList, 1, 1, deadlineMillis, protocol.Null)
 }
 
-// Ops are the lists.
+// Ops has the commands for lists.
 var Ops = map[string]command.Op{
 	"blmove":     blmoveOp,
 	"blmpop":     command.With((*command.Call).PopManyOrWait, parseSidePop),
@@ -80,7 +79,7 @@ const (
 	right side = true
 )
 
-// event is the name of an event at an end of a list.
+// event returns the name of the event for the side.
 func (s side) event(ofLeft, ofRight string) string {
 	if s == right {
 		return ofRight
@@ -93,7 +92,7 @@ func rpushOp(c *command.Call) protocol.Value  { return pushAll(c, right, false) 
 func lpushxOp(c *command.Call) protocol.Value { return pushAll(c, left, true) }
 func rpushxOp(c *command.Call) protocol.Value { return pushAll(c, right, true) }
 
-// pushAll is LPUSH and its like.
+// pushAll is LPUSH, RPUSH, LPUSHX or RPUSHX.
 func pushAll(c *command.Call, at side, onlyIfThere bool) protocol.Value {
 	key, values := c.Args[1], c.Args[2:]
 	bytes := 0
@@ -141,7 +140,7 @@ func (s side) pop(l *collection.List) string {
 	return l.PopFront()
 }
 
-// popOne is LPOP and RPOP.
+// popOne is LPOP or RPOP.
 func popOne(c *command.Call, at side) protocol.Value {
 	if len(c.Args) > 3 {
 		return command.ErrArity(c.Args[0])
@@ -171,7 +170,9 @@ func popOne(c *command.Call, at side) protocol.Value {
 	return protocol.Array(elems...)
 }
 
-// pop takes count elements off an end of the list of key, which has as many, and tells so.
+// pop charges for count elements and pops them from an end of the list of key.
+//
+// Requires: the list has count elements.
 func pop(c *command.Call, key string, at side, count int) (elems []protocol.Value, problem protocol.Value, ok bool) {
 	if problem, ok = c.Charge(int64(count-1) * command.ElementWork); !ok {
 		return nil, problem, false
@@ -179,7 +180,7 @@ func pop(c *command.Call, key string, at side, count int) (elems []protocol.Valu
 	return take(c, key, at, count), problem, true
 }
 
-// take is pop, charged before.
+// take is pop without the charge.
 func take(c *command.Call, key string, at side, count int) []protocol.Value {
 	e, _ := command.Open(c, key, collection.NewList)
 	elems := make([]protocol.Value, count)
@@ -214,7 +215,7 @@ func rpoplpushOp(c *command.Call) protocol.Value {
 	return moveElement(c, c.Args[1], c.Args[2], right, left)
 }
 
-// moveElement is LMOVE: the reply is the element, or null if there is none.
+// moveElement is LMOVE. The reply is null only if there is no element.
 func moveElement(c *command.Call, source, destination string, from, to side) protocol.Value {
 	l, there, ok := command.Read[*collection.List](c, source)
 	switch {
@@ -245,7 +246,7 @@ func moveElement(c *command.Call, source, destination string, from, to side) pro
 	return take(c, source, from, 1)[0]
 }
 
-// rotate moves an element of a list to an end of the same list.
+// rotate moves an element from one end of a list to an end of the same list.
 func rotate(c *command.Call, key string, from, to side) protocol.Value {
 	e, _ := command.Open(c, key, collection.NewList)
 	v := from.pop(e.V)
