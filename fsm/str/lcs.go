@@ -5,13 +5,13 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// cellWork is a cell of the table of LCS, of 4 bytes.
+// cellWork is the work of a cell in the table of LCS.
 const cellWork = 16
 
-// lcsOptions are the options of LCS.
+// lcsOptions has the options LEN, IDX, WITHMATCHLEN and MINMATCHLEN.
 type lcsOptions struct {
 	length, indexes, lengths bool
-	least                    int64
+	minLength                int64
 }
 
 func lcsOp(c *command.Call) protocol.Value {
@@ -55,7 +55,7 @@ func parseLCS(words []string) (o lcsOptions, problem protocol.Value, ok bool) {
 		case command.IsWord(words[0], "WITHMATCHLEN"):
 			o.lengths = true
 		case command.IsWord(words[0], "MINMATCHLEN") && len(words) > 1:
-			if o.least, ok = protocol.ParseInt(words[1]); !ok {
+			if o.minLength, ok = protocol.ParseInt(words[1]); !ok {
 				return o, command.ErrNotInteger, false
 			}
 			words = words[1:]
@@ -69,7 +69,7 @@ func parseLCS(words []string) (o lcsOptions, problem protocol.Value, ok bool) {
 	return o, problem, true
 }
 
-// lcsTable has the length of the longest common subsequence of the first i bytes of a and the first j of b.
+// lcsTable has at each i and j the length of the longest common subsequence of a[:i] and b[:j].
 type lcsTable struct {
 	a, b  string
 	cells []uint32
@@ -93,14 +93,15 @@ func newLCSTable(a, b string) *lcsTable {
 
 func (t *lcsTable) at(i, j int) uint32 { return t.cells[i*(len(t.b)+1)+j] }
 
-// lcsMatch is a part that both strings have, as the walk finds it: from the end to the begin.
+// lcsMatch is a range of common bytes that walk extends to the front. The bounds are inclusive.
 type lcsMatch struct {
 	open         bool
 	fromA, fromB int
 	toA, toB     int
 }
 
-// walk goes back through the table as Redis does, since Redis's choice shows in the ranges.
+// walk reads the subsequence and its ranges from the table, from the end to the front. Of several subsequences it selects
+// the one that Redis selects.
 func (t *lcsTable) walk(o *lcsOptions) (common string, ranges []protocol.Value) {
 	i, j := len(t.a), len(t.b)
 	left := int(t.at(i, j))
@@ -123,7 +124,7 @@ func (t *lcsTable) walk(o *lcsOptions) (common string, ranges []protocol.Value) 
 			ends = m.open
 		}
 		if ends {
-			if n := m.toA - m.fromA + 1; int64(n) >= o.least {
+			if n := m.toA - m.fromA + 1; int64(n) >= o.minLength {
 				ranges = append(ranges, m.value(n, o.lengths))
 			}
 			m.open = false
@@ -132,8 +133,8 @@ func (t *lcsTable) walk(o *lcsOptions) (common string, ranges []protocol.Value) 
 	return string(result), ranges
 }
 
-// extend adds the bytes before i and j to the match, and reports whether the match ends. As in Redis,
-// bytes that do not adjoin are in no match.
+// extend adds the bytes before i and j to the match, and reports whether the match ends. As in Redis, bytes that end a
+// match since they do not adjoin it are in no match.
 func (m *lcsMatch) extend(i, j int) (ends bool) {
 	switch {
 	case !m.open:

@@ -4,7 +4,7 @@ import (
 	"github.com/holdfast/holdfast/fsm/command"
 )
 
-// condition is the condition of SET, MSETEX and DELEX.
+// condition is the condition of SET, MSETEX or DELEX.
 type condition uint8
 
 const (
@@ -17,10 +17,10 @@ const (
 	ifDigestNotEqual
 )
 
-// compares reports whether the condition looks at the value.
+// compares reports whether the condition depends on the value.
 func (cond condition) compares() bool { return cond >= ifEqual }
 
-// conditionWords are the conditions that compare with the next word.
+// conditionWords has the conditions that compare the value with the next word.
 var conditionWords = [...]struct {
 	word string
 	condition
@@ -31,7 +31,7 @@ var conditionWords = [...]struct {
 	{"IFDNE", ifDigestNotEqual},
 }
 
-// comparison is the condition that a word names, or always.
+// comparison returns the condition of a word in conditionWords, or always.
 func comparison(word string) condition {
 	for i := range conditionWords {
 		if command.IsWord(word, conditionWords[i].word) {
@@ -41,21 +41,21 @@ func comparison(word string) condition {
 	return always
 }
 
-// optionSet says which options a command takes beside EX, PX, EXAT and PXAT.
+// optionSet is a set of options. All commands with options take EX, PX, EXAT and PXAT.
 type optionSet uint8
 
 const (
 	takesExistence  optionSet = 1 << iota // NX, XX
-	takesComparison                       // IFEQ and the like
+	takesComparison                       // IFEQ, IFNE, IFDEQ, IFDNE
 	takesGet
 	takesKeepTTL
 	takesPersist
 )
 
-// options are what SET, GETEX and MSETEX take after keys and values.
+// options has the options of SET, GETEX or MSETEX.
 type options struct {
 	condition condition
-	match     string // what the condition compares with
+	match     string // the word that the condition compares with
 	get       bool
 	keepTTL   bool
 	persist   bool
@@ -63,8 +63,8 @@ type options struct {
 	amount    string
 }
 
-// parseOptions reads words by the rules of Redis, in any order and case. The last value of a repeated
-// option counts. An option beside another that excludes it is a syntax error: ok is false.
+// parseOptions parses options in any order. As in Redis, the last value of a repeated option is valid. ok is false if
+// there is a syntax error, or if two options exclude each other.
 func parseOptions(words []string, takes optionSet) (o options, ok bool) {
 	for len(words) > 0 {
 		n := o.flag(words[0], takes)
@@ -79,7 +79,7 @@ func parseOptions(words []string, takes optionSet) (o options, ok bool) {
 	return o, true
 }
 
-// flag takes an option without a value, and returns the number of words taken.
+// flag parses an option without a value, and returns the number of parsed words.
 func (o *options) flag(word string, takes optionSet) int {
 	switch {
 	case takes&takesExistence != 0 && command.IsWord(word, "NX") && (o.condition == always || o.condition == ifMissing):
@@ -98,7 +98,7 @@ func (o *options) flag(word string, takes optionSet) int {
 	return 1
 }
 
-// valued takes an option with a value, and returns the number of words taken.
+// valued parses an option with a value, and returns the number of parsed words.
 func (o *options) valued(word, value string, takes optionSet) int {
 	if u := unitOf(word); u != command.ExpiryNone {
 		if o.keepTTL || o.persist || o.unit != command.ExpiryNone && o.unit != u {

@@ -207,7 +207,7 @@ func claim(c *command.Call, key, value string, deadlineMillis int64) {
 	c.EmitClaimed(key, value, deadlineMillis)
 }
 
-// setMarked is [command.Call.Set] with a mark.
+// setMarked is [command.Call.Set] for an item with a mark.
 func setMarked(c *command.Call, key, value string, deadlineMillis int64, m keyspace.Mark) {
 	c.Spend(int64(len(key) + len(value)))
 	c.Store(c.DB, keyspace.NewMarked(c.HashOf(key), key, value, deadlineMillis, m))

@@ -1,4 +1,4 @@
-// Package str has the commands for strings: values, counters, and what SET NX claims.
+// Package str has the commands for strings, counters, and stock locks, which are keys that a SET NX has created.
 package str
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// Ops are the strings and counters.
+// Ops has the commands for strings.
 var Ops = map[string]command.Op{
 	"append":      appendOp,
 	"decr":        command.With(increment, -1),
@@ -61,7 +61,7 @@ func getdelOp(c *command.Call) protocol.Value {
 	return protocol.Bulk(value)
 }
 
-// getexOp reads the instant only if the key is there, as Redis does.
+// getexOp is GETEX. As in Redis, an invalid expiry is an error only if the key exists.
 func getexOp(c *command.Call) protocol.Value {
 	o, ok := parseOptions(c.Args[2:], takesPersist)
 	if !ok {
@@ -110,7 +110,7 @@ func msetnxOp(c *command.Call) protocol.Value {
 	return setAll(c, pairs, &options{condition: ifMissing}, command.One)
 }
 
-// msetexOp is MSETEX numkeys key value … with options, as Redis 8.4 has it.
+// msetexOp is MSETEX of Redis 8.4.
 func msetexOp(c *command.Call) protocol.Value {
 	n, ok := protocol.ParseInt(c.Args[1])
 	if !ok || n < 1 || n > 1<<31-1 {
@@ -127,8 +127,8 @@ func msetexOp(c *command.Call) protocol.Value {
 	return setAll(c, c.Args[2:end], &o, command.One)
 }
 
-// setAll sets pairs of keys and values, all or none. It returns done, or 0.
-func setAll(c *command.Call, pairs []string, o *options, done protocol.Value) protocol.Value {
+// setAll sets all pairs of keys and values and returns reply, or sets none and returns 0 or an error.
+func setAll(c *command.Call, pairs []string, o *options, reply protocol.Value) protocol.Value {
 	if !c.Affords(len(pairs) / 2) {
 		return command.ErrOverWork
 	}
@@ -149,20 +149,20 @@ func setAll(c *command.Call, pairs []string, o *options, done protocol.Value) pr
 		}
 	}
 	for i := 0; i < len(pairs); i += 2 {
-		ends := deadlineMillis
+		keyDeadlineMillis := deadlineMillis
 		if o.keepTTL {
 			if old := c.Find(pairs[i]); old != nil {
-				ends = old.DeadlineMillis
+				keyDeadlineMillis = old.DeadlineMillis
 			}
 		}
 		if o.condition == ifMissing {
-			claim(c, pairs[i], pairs[i+1], ends)
+			claim(c, pairs[i], pairs[i+1], keyDeadlineMillis)
 		} else {
-			c.Set(pairs[i], pairs[i+1], ends)
+			c.Set(pairs[i], pairs[i+1], keyDeadlineMillis)
 		}
-		notifySet(c, pairs[i], o, ends)
+		notifySet(c, pairs[i], o, keyDeadlineMillis)
 	}
-	return done
+	return reply
 }
 
 func strlenOp(c *command.Call) protocol.Value {
@@ -279,7 +279,7 @@ func decrbyOp(c *command.Call) protocol.Value {
 	return increment(c, -by)
 }
 
-// increment adds to a counter. The deadline stays.
+// increment adds to a counter, which keeps its deadline.
 func increment(c *command.Call, by int64) protocol.Value {
 	key := c.Args[1]
 	var n int64
