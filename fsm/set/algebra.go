@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// combination makes a new set of sets. A nil set is empty.
+// combination computes a new set from sets. A nil set is empty.
 type combination func(c *command.Call, sets []*collection.Set) (result *collection.Set, problem protocol.Value, ok bool)
 
 func combine(c *command.Call, f combination) protocol.Value {
@@ -53,7 +53,8 @@ func setsOf(c *command.Call, keys []string) (sets []*collection.Set, problem pro
 	return sets, problem, true
 }
 
-// intersect returns the members that all sets have, in the form of the smallest.
+// intersect returns the members that all sets have. The result has the encoding of the smallest set, or of integers if
+// its members allow it.
 func intersect(c *command.Call, sets []*collection.Set) (result *collection.Set, problem protocol.Value, ok bool) {
 	if slices.Contains(sets, nil) {
 		return collection.NewIntSet(), problem, true
@@ -66,8 +67,9 @@ func intersect(c *command.Call, sets []*collection.Set) (result *collection.Set,
 	return result, problem, ok
 }
 
-// eachShared calls f with at most limit members that all sets have. The smallest set must be the first. f costs work
-// for each.
+// eachShared calls f with at most limit members that all sets have. work is the work of a call of f.
+//
+// Requires: the first set is the smallest.
 func eachShared(c *command.Call, sets []*collection.Set, limit, work int64,
 	f func(name string),
 ) (problem protocol.Value, ok bool) {
