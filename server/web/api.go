@@ -18,18 +18,18 @@ import (
 )
 
 const (
-	maxQuestions = 8 // at a time
+	maxQuestions = 8 // concurrent requests
 	defaultLimit = 50
 )
 
-// apiRoutes adds the JSON endpoints: API.md describes them.
+// apiRoutes adds the JSON endpoints of API.md.
 func (s *Server) apiRoutes(mux *http.ServeMux) {
 	room := make(chan struct{}, maxQuestions)
 	c := s.config.Console
 	add := func(path, command string, args question, params []string,
 		answer func(r *http.Request, q url.Values) (any, error),
 	) {
-		mux.Handle("GET "+path, s.known(command, args, s.near(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mux.Handle("GET "+path, s.known(command, args, s.localNamesOnly(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			q, err := parse(r.URL.RawQuery, params)
 			if err != nil {
 				writeJSON(w, http.StatusBadRequest, failure(err))
@@ -55,20 +55,20 @@ func (s *Server) apiRoutes(mux *http.ServeMux) {
 	}
 	add("/api/locks", "lock.list", noArguments, []string{"prefix", "match", "db", "mode", "sort", "limit", "cursor"},
 		func(r *http.Request, q url.Values) (any, error) {
-			asked, err := lockQuery(q)
+			query, err := lockQuery(q)
 			if err != nil {
 				return nil, err
 			}
-			if asked.Rules = rulesOf(r); q.Has("cursor") {
-				return c.Page(asked, q.Get("cursor"))
+			if query.Rules = rulesOf(r); q.Has("cursor") {
+				return c.Page(query, q.Get("cursor"))
 			}
-			return c.Locks(r.Context(), asked)
+			return c.Locks(r.Context(), query)
 		})
 	lockParams := []string{"key", "keyBase64", "db"}
 	lockArgs := func(r *http.Request) []string {
 		q, err := parse(r.URL.RawQuery, lockParams)
 		if err != nil {
-			return nil // and refused
+			return nil // the handler refuses the request
 		}
 		key, _, _ := lockNamed(q)
 		return []string{key}
@@ -86,7 +86,7 @@ func (s *Server) apiRoutes(mux *http.ServeMux) {
 	})
 }
 
-// badRequest is the caller's mistake.
+// badRequest is the error of an invalid request.
 type badRequest struct{ error }
 
 func bad(format string, args ...any) error { return badRequest{fmt.Errorf(format, args...)} }
@@ -105,7 +105,7 @@ func statusOf(err error) int {
 
 func failure(err error) api.Failure { return api.Failure{Format: api.Format, Error: err.Error()} }
 
-// writeJSON writes a document. What a client of the cluster named itself is in it, so nothing may take it for a page.
+// writeJSON writes a document, with headers that keep a browser from rendering it as a page: clients chose names in it.
 func writeJSON(w http.ResponseWriter, status int, doc any) {
 	body, err := json.Marshal(doc)
 	if err != nil {
@@ -120,7 +120,7 @@ func writeJSON(w http.ResponseWriter, status int, doc any) {
 	_, _ = w.Write(append(body, '\n'))
 }
 
-// harden sets what keeps other sites out.
+// harden sets the headers that keep other sites from reading or embedding an answer.
 func harden(h http.Header) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
@@ -128,7 +128,7 @@ func harden(h http.Header) {
 	h.Set("Content-Security-Policy", contentPolicy)
 }
 
-// parse reads parameters. Each may be there once.
+// parse reads the parameters of a query. It refuses unknown and repeated ones.
 func parse(raw string, known []string) (url.Values, error) {
 	q, err := url.ParseQuery(raw)
 	if err != nil {
@@ -147,19 +147,19 @@ func parse(raw string, known []string) (url.Values, error) {
 
 var modes = []string{"", "exclusive", "shared", "permits", "free", "native", "stock"}
 
-func lockQuery(q url.Values) (asked console.Query, err error) {
-	asked = console.Query{Match: q.Get("match"), Mode: q.Get("mode"), Sort: q.Get("sort"), DB: -1, Limit: defaultLimit}
+func lockQuery(q url.Values) (query console.Query, err error) {
+	query = console.Query{Match: q.Get("match"), Mode: q.Get("mode"), Sort: q.Get("sort"), DB: -1, Limit: defaultLimit}
 	if q.Has("prefix") {
-		asked.Match = console.EscapePattern(q.Get("prefix")) + "*"
+		query.Match = console.EscapePattern(q.Get("prefix")) + "*"
 	}
-	if asked.Match == "*" {
-		asked.Match = ""
+	if query.Match == "*" {
+		query.Match = ""
 	}
 	if q.Has("db") {
-		asked.DB, err = number(q, "db", 0, protocol.MaxDatabases-1)
+		query.DB, err = number(q, "db", 0, protocol.MaxDatabases-1)
 	}
 	if err == nil && q.Has("limit") {
-		asked.Limit, err = number(q, "limit", 1, console.MaxLimit)
+		query.Limit, err = number(q, "limit", 1, console.MaxLimit)
 	}
 	switch {
 	case err != nil:
@@ -169,14 +169,14 @@ func lockQuery(q url.Values) (asked console.Query, err error) {
 		err = bad("cursor and sort exclude each other")
 	case q.Has("cursor") && !isCursor(q.Get("cursor")):
 		err = bad("cursor is 0, or nextCursor of an answer")
-	case !slices.Contains(modes, asked.Mode):
+	case !slices.Contains(modes, query.Mode):
 		err = bad("mode is one of %v", modes[1:])
-	case asked.Sort == "":
-		asked.Sort = console.Held
-	case asked.Sort != console.Held && asked.Sort != console.Queue:
+	case query.Sort == "":
+		query.Sort = console.Held
+	case query.Sort != console.Held && query.Sort != console.Queue:
 		err = bad("sort is %s or %s", console.Held, console.Queue)
 	}
-	return asked, err
+	return query, err
 }
 
 func isCursor(text string) bool {
@@ -210,9 +210,10 @@ func number(q url.Values, name string, low, high int) (int, error) {
 	return n, nil
 }
 
-// near answers a port that asks for no password only under a name of this machine: a page from elsewhere could have
-// its own name mean loopback, and read here what it likes.
-func (s *Server) near(next http.Handler) http.Handler {
+// localNamesOnly refuses requests to a loopback port under another host name than localhost, unless clients need
+// credentials. Otherwise any web page could resolve a name of its own to loopback, and read the answers (DNS
+// rebinding).
+func (s *Server) localNamesOnly(next http.Handler) http.Handler {
 	if s.asksPassword() || s.demandsCert {
 		return next
 	}

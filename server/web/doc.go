@@ -1,26 +1,24 @@
 // Package web is the node's port for monitoring, over HTTP:
 //
 //	/             a page that shows who holds which lock, who waits, and who leads
-//	/api          what the page is drawn from, in JSON: see API.md
-//	/metrics      what the node counts and measures, for Prometheus
-//	/livez        whether this process works; a lost leader or majority does not matter
-//	/readyz       whether this node serves clients now: each check by its name
-//	/debug/pprof  Go's profiles, when the operator opened them
+//	/api          the page's data in JSON: see API.md
+//	/metrics      the node's metrics for Prometheus
+//	/livez        whether this process works, with or without a leader and a majority
+//	/readyz       whether this node serves clients now, as a list of named checks
+//	/debug/pprof  Go's profiles, if the operator has enabled them
 //
 // The package promises:
-//   - nothing is computed, and no goroutine runs but the listener's, while nobody asks (server/console notes the
-//     counts of locks once a minute);
-//   - a client holds nothing that others need: connections, headers, replies and the time for each are bounded,
-//     the oldest connection makes room for a new one, and a check runs once however many ask for it;
-//   - what a client of Redis must prove (password, TLS, client certificate) is asked for all but /livez and /readyz.
-//     /livez and /readyz answer everybody, since a kubelet has neither password nor certificate; a stranger is
-//     told which check failed, and not why;
-//   - the page and /api only read. What clients of the cluster named themselves becomes text in the page, never markup,
-//     and the browser is told to load and to ask nothing but this port. Without a password, a port on loopback answers
-//     under names of this machine only, so that no site has a browser read it.
+//   - without requests nothing is computed, and only the listener's goroutine runs (server/console counts locks once a
+//     minute);
+//   - a client cannot exhaust the port: connections, headers, replies and the time for each are bounded, a new
+//     connection replaces the oldest one, and concurrent requests share one run of a check;
+//   - a request needs the same credentials as a client of Redis (password, TLS, client certificate), except to /livez
+//     and /readyz, as a kubelet has none; without credentials these two name a failed check and withhold the reason;
+//   - the page and /api only read. Names chosen by clients become text in the page, never markup, and a policy lets the
+//     browser load from this port only. Without a password, a port on loopback answers only to local host names, so
+//     that no other site can read it through a browser.
 //
-// Goroutines: one serves until the context ends; net/http has one for each connection; a check that is asked for
-// runs on its own, and is joined by those who ask meanwhile.
+// Goroutines: one serves until the context ends; net/http has one for each connection; each running check has one.
 //
 // Start reading at [Config] and server.go.
 package web

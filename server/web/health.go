@@ -11,21 +11,21 @@ import (
 	"time"
 )
 
-// Check is a part of /livez or /readyz. Run returns nil, or one line about what is wrong. Run may take longer than
-// its context lasts, and is then run by nobody else.
+// Check is a check of /livez or /readyz. Run returns nil, or the failure in one line. It may return after its context
+// has ended; calls of Run never overlap.
 type Check struct {
 	Name string
 	Run  func(ctx context.Context) error
-	// Detail is added to the line of a check that found nothing wrong; nil, or an empty one: there is nothing to add.
+	// Detail, if not nil, returns text for the line of a successful check, "" for none.
 	Detail func() string
 }
 
-// checkTimeout is how long those who ask wait for a check. A kubelet must wait longer.
+// checkTimeout bounds the wait of a request for a check. A kubelet's own timeout must be longer.
 const checkTimeout = 3 * time.Second
 
 var errNoAnswer = errors.New("no answer within " + checkTimeout.String())
 
-// health runs checks, each once at a time.
+// health runs checks, each of them at most once at a time.
 type health struct {
 	checks []Check
 
@@ -33,17 +33,17 @@ type health struct {
 	running map[string]*outcome
 }
 
-// outcome is a check under way.
+// outcome is a run of a check.
 type outcome struct {
 	done chan struct{}
-	err  error // good once done is closed
+	err  error // set before done is closed
 }
 
 func newHealth(checks []Check) *health {
 	return &health{checks: checks, running: make(map[string]*outcome)}
 }
 
-// start begins the check, or joins the run that is under way.
+// start starts a check, or returns the run that is under way.
 func (h *health) start(c Check) *outcome {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -64,7 +64,7 @@ func (h *health) start(c Check) *outcome {
 	return o
 }
 
-// await is the check's result, or errNoAnswer when ctx ends first.
+// await returns the check's result, or errNoAnswer if ctx ends first.
 func (o *outcome) await(ctx context.Context) error {
 	select {
 	case <-o.done:
@@ -74,7 +74,7 @@ func (o *outcome) await(ctx context.Context) error {
 	}
 }
 
-// detail is what a check adds for those who are known.
+// detail returns the check's additional text for an authenticated client.
 func (c *Check) detail(known bool) string {
 	if !known || c.Detail == nil {
 		return ""
@@ -85,30 +85,30 @@ func (c *Check) detail(known bool) string {
 	return ""
 }
 
-// health answers as etcd does: "ok", or a line for each check. ?verbose shows the lines of a success, too, and
-// ?exclude=NAME leaves a check out.
+// health answers like etcd: "ok", or a line for each check if one has failed or with ?verbose. ?exclude=NAME leaves a
+// check out.
 func (s *Server) health(h *health) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		query := r.URL.Query()
 		left := query["exclude"]
-		asked := slices.DeleteFunc(slices.Clone(h.checks), func(c Check) bool {
+		checks := slices.DeleteFunc(slices.Clone(h.checks), func(c Check) bool {
 			only := r.PathValue("check")
 			return slices.Contains(left, c.Name) || only != "" && only != c.Name
 		})
-		if only := r.PathValue("check"); only != "" && len(asked) == 0 {
+		if only := r.PathValue("check"); only != "" && len(checks) == 0 {
 			http.Error(w, "no such check", http.StatusNotFound)
 			return
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), checkTimeout)
 		defer cancel()
 		var outcomes []*outcome
-		for _, c := range asked {
+		for _, c := range checks {
 			outcomes = append(outcomes, h.start(c))
 		}
 		_, _, known := s.isKnown(r, "info", noArguments)
 		var lines bytes.Buffer
 		failed := false
-		for i, c := range asked {
+		for i, c := range checks {
 			switch err := outcomes[i].await(ctx); {
 			case err == nil:
 				fmt.Fprintf(&lines, "[+]%s ok%s\n", c.Name, c.detail(known))

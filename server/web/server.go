@@ -24,35 +24,34 @@ import (
 	"github.com/holdfast/holdfast/server/console"
 )
 
-// Config is what a [Server] is told.
+// Config configures a [Server].
 type Config struct {
-	// Gatherer has the metrics.
 	Gatherer prometheus.Gatherer
-	// Live and Ready are the checks of /livez and /readyz, in the order in which they are shown.
+	// Live and Ready are the checks of /livez and /readyz, in the order of the answer.
 	Live, Ready []Check
 	Access      Access
-	// Console, when set, opens the page and /api.
+	// Console, if not nil, enables the page and /api.
 	Console *console.Console
-	// Profiles opens /debug/pprof.
+	// Profiles enables /debug/pprof.
 	Profiles bool
 	Logger   *slog.Logger
 }
 
-// Access says who is told metrics, profiles, and why a check failed.
+// Access has the credentials that requests need, except to /livez and /readyz.
 type Access struct {
-	// TLS, when set, is spoken on every connection. A client certificate that it demands is demanded for the
-	// same.
+	// TLS, if not nil, is the configuration of every connection. A client certificate that it requires is not required
+	// for /livez and /readyz.
 	TLS *tls.Config
-	// Users, when set, returns the users. A user is told what the user's rights allow to ask of the port for clients.
+	// Users, if not nil, returns the users. A request needs the rights to the corresponding command.
 	Users func() *acl.Users
-	// Refused, when set, is called for each wrong name or password, with the client's address and the name.
+	// Refused, if not nil, is called for each wrong name or password, with the client's address and the name.
 	Refused func(addr, user string)
 }
 
-// MaxConnections is how many connections there are at a time.
+// MaxConnections bounds the open connections.
 const MaxConnections = 64
 
-// What a client may cost.
+// Limits of a client.
 const (
 	maxHeaderBytes = 8 << 10
 	readTimeout    = 5 * time.Second
@@ -63,7 +62,7 @@ const (
 	maxProfiles    = 2 // at a time
 )
 
-// Server answers on the port for monitoring. Create it with [New].
+// Server serves the port for monitoring. Create it with [New].
 type Server struct {
 	config      Config
 	live, ready *health
@@ -71,7 +70,7 @@ type Server struct {
 	demandsCert bool
 }
 
-// New makes a server. Nothing is served before Serve.
+// New returns a server, to be run with [Server.Serve].
 func New(c Config) *Server {
 	s := &Server{config: c, live: newHealth(c.Live), ready: newHealth(c.Ready)}
 	s.demandsCert = c.Access.TLS != nil && c.Access.TLS.ClientAuth == tls.RequireAndVerifyClientCert
@@ -82,7 +81,7 @@ func New(c Config) *Server {
 	mux.Handle("GET /readyz/{check}", s.health(s.ready))
 	mux.Handle("GET /metrics", s.known("info", noArguments, promhttp.HandlerFor(c.Gatherer, promhttp.HandlerOpts{
 		MaxRequestsInFlight: maxScrapes, Timeout: writeTimeout, EnableOpenMetrics: true,
-		// A metric that cannot be had must not hide the others.
+		// A metric that fails must not hide the others.
 		ErrorHandling: promhttp.ContinueOnError, ErrorLog: slog.NewLogLogger(c.Logger.Handler(), slog.LevelWarn),
 	})))
 	if c.Console != nil {
@@ -95,14 +94,14 @@ func New(c Config) *Server {
 	s.http = &http.Server{
 		Handler: mux, MaxHeaderBytes: maxHeaderBytes,
 		ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
-		// HTTP/2 has many requests on a connection, which nothing here bounds.
+		// HTTP/2 is off, as the limits do not bound its concurrent requests on one connection.
 		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){},
 		ErrorLog:     log.New(debugWriter{c.Logger}, "", 0),
 	}
 	return s
 }
 
-// profiles are Go's, without the command line, which may have a password in it.
+// profiles serves Go's profiles, except the command line, which may contain a password.
 func profiles() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
@@ -119,15 +118,15 @@ func profiles() http.Handler {
 			http.Error(w, "other profiles are being taken", http.StatusServiceUnavailable)
 			return
 		}
-		// A profile is written when its time is over. pprof refuses a time beyond the server's own WriteTimeout,
-		// which it finds in the context, so the context has another server.
+		// A profile is written after its duration. pprof refuses a duration beyond the WriteTimeout of the server in
+		// the context, so the context gets another server.
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(maxProfileTime))
 		limits := &http.Server{WriteTimeout: maxProfileTime}
 		mux.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), http.ServerContextKey, limits)))
 	})
 }
 
-// Serve answers on ln until ctx ends, and closes ln. What is under way then is cut off: nobody loses by it.
+// Serve serves ln until ctx ends, and closes ln. It cuts off requests that are under way.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	ln = limit(ln, MaxConnections)
 	if t := s.config.Access.TLS; t != nil {
@@ -143,7 +142,8 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	return err
 }
 
-// certificatesIfGiven lets clients without a certificate ask /livez and /readyz.
+// certificatesIfGiven makes client certificates optional in the handshake, for /livez and /readyz. isKnown checks them
+// for all else.
 func certificatesIfGiven(c *tls.Config) *tls.Config {
 	c = c.Clone()
 	c.NextProtos = []string{"http/1.1"}
@@ -162,13 +162,13 @@ func certificatesIfGiven(c *tls.Config) *tls.Config {
 	return c
 }
 
-// question returns the arguments of a command that tells what a request asks for.
+// question returns the arguments of the command that corresponds to a request.
 type question func(r *http.Request) (args []string)
 
 func noArguments(*http.Request) []string { return nil }
 
-// isKnown reports whether the client has proved what a client of Redis must, and whether the client may ask for what a
-// command tells. user is nil if there are no users.
+// isKnown reports whether the client has sent valid credentials, and whether it is allowed to run the corresponding
+// command. user is nil if there are no users.
 func (s *Server) isKnown(r *http.Request, command string, args question) (user *acl.User, known, allowed bool) {
 	if s.demandsCert && (r.TLS == nil || len(r.TLS.VerifiedChains) == 0) {
 		return nil, false, false
@@ -190,7 +190,7 @@ func (s *Server) isKnown(r *http.Request, command string, args question) (user *
 	return u, u != nil, u != nil && u.MayRun(command, args(r)...)
 }
 
-// rulesOf are the rules by which the state machine judges what the client of a request is told; empty: everything.
+// rulesOf returns the ACL rules of a request's user, "" if the user may read everything.
 func rulesOf(r *http.Request) string {
 	if u, _ := r.Context().Value(userKey{}).(*acl.User); u != nil && u.Rights() != nil {
 		return u.Rules()
@@ -198,15 +198,15 @@ func rulesOf(r *http.Request) string {
 	return ""
 }
 
-// userKey is where the context of a request has the user.
+// userKey is the key of the user in a request's context.
 type userKey struct{}
 
-// asksPassword reports whether strangers are told nothing.
+// asksPassword reports whether clients need a password.
 func (s *Server) asksPassword() bool {
 	return s.config.Access.Users != nil && !s.config.Access.Users().Default().Open()
 }
 
-// known answers only clients that are known and may send the command, or, on the port for clients, could.
+// known passes a request to next if isKnown reports that the client is known and allowed to run the command.
 func (s *Server) known(command string, args question, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch user, known, allowed := s.isKnown(r, command, args); {
@@ -223,7 +223,7 @@ func (s *Server) known(command string, args question, next http.Handler) http.Ha
 	})
 }
 
-// debugWriter logs what net/http says of clients.
+// debugWriter logs the errors that net/http reports of clients.
 type debugWriter struct{ logger *slog.Logger }
 
 func (d debugWriter) Write(line []byte) (int, error) {
@@ -231,11 +231,11 @@ func (d debugWriter) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// limited is a listener with at most that many connections. The oldest makes room for the next: an idle client, or
-// one that says nothing, must not keep out a scrape.
+// limited is a listener with at most max open connections. A new connection replaces the oldest one, so that idle
+// clients cannot keep out a scrape.
 type limited struct {
 	net.Listener
-	max int // of open connections
+	max int
 
 	mu   sync.Mutex
 	open list.List // of *connection, the oldest first
@@ -267,7 +267,7 @@ func (l *limited) Accept() (net.Conn, error) {
 type connection struct {
 	net.Conn
 	of    *limited
-	place *list.Element // guarded by of.mu; nil once out of the list
+	place *list.Element // in of.open, nil once removed; guarded by of.mu
 }
 
 func (c *connection) Close() error {
@@ -283,12 +283,12 @@ func (c *connection) Close() error {
 //go:embed page
 var pageFiles embed.FS
 
-// contentPolicy lets the page load its own two files and ask this port, and nothing else. What a client of the cluster
-// named itself can never become code: the page makes no markup of text.
+// contentPolicy lets the page load and request from this port only, and forbids markup made of text, so that a name
+// chosen by a client cannot become code.
 const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
-// pageParts are the files by their paths.
+// pageParts are the files of the page, by path.
 var pageParts = []struct{ path, file, kind string }{
 	{"/{$}", "page.html", "text/html; charset=utf-8"},
 	{"/page.css", "page.css", "text/css; charset=utf-8"},
@@ -296,16 +296,16 @@ var pageParts = []struct{ path, file, kind string }{
 	{"/icon.svg", "icon.svg", "image/svg+xml"},
 }
 
-// pageRoutes adds the page, which is drawn from the JSON endpoints.
+// pageRoutes adds the files of the page.
 func (s *Server) pageRoutes(mux *http.ServeMux) {
 	for _, p := range pageParts {
 		body, err := pageFiles.ReadFile("page/" + p.file)
 		if err != nil {
-			panic(err) // the file is a part of the program
+			panic(err) // the file is embedded
 		}
 		sum := sha256.Sum256(body)
 		tag := `"` + hex.EncodeToString(sum[:8]) + `"`
-		mux.Handle("GET "+p.path, s.known("lock.list", noArguments, s.near(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mux.Handle("GET "+p.path, s.known("lock.list", noArguments, s.localNamesOnly(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			h := w.Header()
 			h.Set("ETag", tag)
 			h.Set("Cache-Control", "no-cache")

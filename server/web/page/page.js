@@ -1,9 +1,9 @@
 "use strict";
-// The page of a node: it asks the JSON endpoints of its own port while it is visible, and shows what they answer.
-// What clients of the cluster named themselves is hostile: it goes into the page as text alone, never as markup.
+// The page of a node polls the JSON endpoints of its own port while it is visible, and shows the answers. Names chosen by
+// clients are hostile: the page shows them as text, never as markup.
 (() => {
-  const every = 2000; // milliseconds between two looks at locks and members
-  const everyHour = 10000; // and at the last hour
+  const pollMillis = 2000; // between two polls of locks and members
+  const historyPollMillis = 10000; // between two polls of the last hour
   const rows = 50; // of the list of locks
   const maxNameChars = 160; // characters of a name in a table
 
@@ -23,16 +23,16 @@
     return e;
   }
 
-  // unseen are characters that show nothing, or change the order of others.
+  // unseen matches characters that are invisible or change the order of others.
   const unseen = /[\u0000-\u001f\u007f-\u00a0\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202f\u205f-\u206f\ufeff\ufff9-\ufffb]/g;
   const escaped = (c) => (c < "\u0100" ? "\\x" + c.charCodeAt(0).toString(16).padStart(2, "0") : "\\u" + c.charCodeAt(0).toString(16).padStart(4, "0"));
 
-  // bytesOf are the bytes of a name, of which JSON may have had to leave some out.
+  // bytesOf returns the bytes of a name: those of base64, if set, as JSON text cannot hold all bytes.
   function bytesOf(text, base64) {
     return base64 ? Uint8Array.from(atob(base64), (c) => c.charCodeAt(0)) : new TextEncoder().encode(text);
   }
 
-  // visible is a name as one can read it.
+  // visible returns a name with its invisible characters escaped.
   function visible(text, base64) {
     if (!base64) return text.replace(unseen, escaped);
     return Array.from(bytesOf(text, base64), (b) => (b > 0x20 && b < 0x7f ? String.fromCharCode(b) : "\\x" + b.toString(16).padStart(2, "0"))).join("");
@@ -66,7 +66,7 @@
   const hex = (b) => "\\x" + b.toString(16).padStart(2, "0");
   const isPlain = (b) => b >= 0x20 && b < 0x7f;
 
-  // sh is a name as a word of a shell's command, in which no name becomes a command.
+  // sh quotes a name as one word of a shell command.
   const sh = (text, base64) => (base64 ? shBytes(bytesOf(text, base64)) : shText(text));
 
   function shText(text) {
@@ -78,24 +78,24 @@
     return "$'" + Array.from(bytes, (b) => (b === 0x27 || b === 0x5c ? "\\" : "") + (isPlain(b) ? String.fromCharCode(b) : hex(b))).join("") + "'";
   }
 
-  // shPattern is a pattern that matches the name alone.
+  // shPattern returns a quoted pattern that matches only the name.
   function shPattern(text, base64) {
     if (!base64) return sh(text.replace(/[\\*?[]/g, "\\$&"));
     return shBytes(Array.from(bytesOf(text, base64)).flatMap((b) => ("\\*?[".includes(String.fromCharCode(b)) ? [0x5c, b] : [b])));
   }
 
-  // Some names have a zero byte, which no word of a command can have. redis-cli reads such words from its input.
+  // hasZero reports whether a name has a zero byte. No argument of a command can have one; piped passes it by input.
   const hasZero = (text, base64) => bytesOf(text, base64).includes(0);
 
   const cliWord = (text, base64) => '"' + Array.from(bytesOf(text, base64), (b) => (b === 0x22 || b === 0x5c ? "\\" : "") + (isPlain(b) ? String.fromCharCode(b) : hex(b))).join("") + '"';
 
   const piped = (words, addr, db) => "printf '%s\\n' " + shText(words.join(" ")) + " | " + redisCLI(addr, db);
 
-  // ---- asking
+  // ---- requests
 
   async function ask(path, params) {
     const query = new URLSearchParams(params || {}).toString();
-    // location.origin, for an address with a password in it is refused.
+    // fetch refuses a relative address if the page's own has a password, which location.origin leaves out.
     const answer = await fetch(location.origin + path + (query ? "?" + query : ""), {
       cache: "no-store", credentials: "same-origin", signal: AbortSignal.timeout(9000),
     });
@@ -117,8 +117,8 @@
 
   const nameOf = (o) => (o.keyBase64 ? { keyBase64: o.keyBase64 } : { key: o.key });
 
-  // look asks for everything that is shown, once at a time.
-  async function look() {
+  // poll requests all that the page shows, once at a time.
+  async function poll() {
     clearTimeout(state.timer);
     if (state.running) { state.again = true; return; }
     state.running = true;
@@ -129,11 +129,11 @@
       const params = listParams();
       const asked = [
         ask("/api/members"), ask("/api/locks", params), ask("/api/locks", { sort: "queue", limit: "8" }),
-        now - state.hourAt >= everyHour ? ask("/api/history") : undefined,
+        now - state.hourAt >= historyPollMillis ? ask("/api/history") : undefined,
         one ? ask("/api/lock", { db: String(one.db), ...nameOf(one) }) : undefined,
       ];
       await Promise.allSettled(asked);
-      members = await asked[0]; // a member without a state, as in quarantine, knows the members alone
+      members = await asked[0]; // a member without a state, as in quarantine, answers only this request
       state.members = members;
       showMembers(members);
       $("seen").textContent = "as " + members.node + " knows it, " + clock(now);
@@ -151,11 +151,12 @@
       state.running = false;
       const soon = state.again;
       state.again = false;
-      if (!document.hidden) state.timer = setTimeout(look, soon ? 0 : every);
+      if (!document.hidden) state.timer = setTimeout(poll, soon ? 0 : pollMillis);
     }
   }
 
-  // trouble says that the node did not answer; members is what it says of these all the same, or null.
+  // trouble shows why the node did not answer, or hides the notice without err. members is its answer about members, or
+  // null.
   function trouble(err, members) {
     const t = $("trouble");
     if (err) {
@@ -167,14 +168,14 @@
     t.hidden = !err;
   }
 
-  // ---- showing
+  // ---- rendering
 
   function set(e, text) { if (e.textContent !== text) e.textContent = text; }
 
   function tag(e, text, kind) { set(e, text); e.className = "tag " + kind; }
 
-  // replace replaces the children of a place that differ, so that a press on another one does not miss it; none while
-  // somebody is selecting text there. The focus stays on the element with its data-id.
+  // replace replaces only the children that differ, so that a click on another one is not lost. It replaces none while text
+  // in the place is selected. The element with the same data-id keeps the focus.
   function replace(place, made) {
     const old = place.children, selection = getSelection();
     if (!selection.isCollapsed && place.contains(selection.anchorNode)) return;
@@ -224,8 +225,7 @@
     replace($("member-next"), next);
   }
 
-  // showTroubles lists what is wrong above all else: with the cluster, and with what its clients do with locks. queue
-  // is null where it is not known.
+  // showTroubles lists troubles of the cluster, and of its clients with locks, on top of the page. queue is null if unknown.
   function showTroubles(c, queue) {
     const about = (l, advice) => el("li", {}, el("strong", { class: "tag warn" }, "CLIENTS"), " ",
       el("button", { type: "button", class: "link", "data-id": "advice " + l.db + "/" + (l.keyBase64 || l.key), on: () => open(l) }, short(visible(l.key, l.keyBase64)) || "(empty name)"),
@@ -239,27 +239,27 @@
     place.hidden = place.children.length === 0;
   }
 
-  // leaderAddress is where a command finds the cluster best.
+  // leaderAddress returns the leader's client address, else this node's, else "".
   function leaderAddress() {
     const c = state.members;
     const known = c.members.find((m) => m.name === c.leader && m.clientAddress) || c.members.find((m) => m.name === c.node && m.clientAddress);
     return known ? known.clientAddress : "";
   }
 
-  // reach are the flags by which a command of this program finds the cluster.
+  // reach returns the flags by which a holdfast command finds the cluster.
   function reach() {
     const addr = leaderAddress();
     return (addr ? " --server " + addr : "") + (location.protocol === "https:" ? " --tls" : "");
   }
 
-  // redisCLI begins a command of redis-cli to an address.
+  // redisCLI returns the beginning of a redis-cli command to an address.
   function redisCLI(addr, db) {
     const at = addr.lastIndexOf(":");
     const to = at > 0 ? " -h " + addr.slice(0, at).replace(/^\[|\]$/g, "") + " -p " + addr.slice(at + 1) : "";
     return "redis-cli" + to + (location.protocol === "https:" ? " --tls" : "") + (db ? " -n " + db : "");
   }
 
-  // alive says what is known of a holder's life: a word, and whether it is a reason to worry.
+  // alive describes whether a holder is alive: a few words, and whether they are a warning.
   function alive(h) {
     const c = h.client;
     if (c && c.gone) return ["connection is closed", true];
@@ -331,14 +331,14 @@
     set($("one-title"), short(visible(l.key, l.keyBase64)) || "(empty name)");
     set($("one-facts"), "Asking the node.");
     $("one-body").replaceChildren();
-    look();
+    poll();
   }
 
   function close() {
     state.one = null;
     $("one").hidden = true;
     history.replaceState(null, "", location.pathname);
-    look();
+    poll();
   }
 
   function openFromAddress() {
@@ -383,10 +383,10 @@
       w.note ? el("span", { class: "note" }, visible(w.note)) : "");
   }
 
-  // released deletes a lock of Redisson's form, only while an owner has it, and wakes those who wait for it.
+  // released is a script that deletes a lock of Redisson's form if the owner still has it, and wakes its waiters.
   const released = "if redis.call('HDEL',KEYS[1],ARGV[1])==0 then return 0 end redis.call('DEL',KEYS[1]) redis.call('PUBLISH','redisson_lock__channel:{'..KEYS[1]..'}',0) return 1";
 
-  // deleting is the command that deletes a stock lock only while the owner that was seen has it.
+  // deleting returns the command that deletes a stock lock if the shown owner still has it.
   function deleting(l, h) {
     const key = cliWord(l.key, l.keyBase64), owner = cliWord(h.owner, h.ownerBase64);
     return piped(l.type === "hash" ? ["EVAL", cliWord(released), "1", key, owner] : ["DELEX", key, "IFEQ", owner], leaderAddress(), l.db);
@@ -395,7 +395,7 @@
   function commands(l) {
     const list = [], zero = hasZero(l.key, l.keyBase64), key = sh(l.key, l.keyBase64);
     const where = (l.db ? " --db " + l.db : "") + reach();
-    const behind = (word) => (l.key.startsWith("-") ? " -- " : " ") + word; // else it would be a flag
+    const behind = (word) => (l.key.startsWith("-") ? " -- " : " ") + word; // a name with a dash would be a flag
     if (!zero) list.push(command("The same in a terminal", "holdfast locks" + where + behind(shPattern(l.key, l.keyBase64))));
     const clients = new Set();
     for (const h of l.holders.slice(0, 3)) {
@@ -511,7 +511,7 @@
   function showLosses(doc) {
     $("losses").hidden = false;
     state.lostOften = doc.lossGroups.filter((g) => g.advice);
-    const shown = { native: 0, stock: 0 }; // many clients leave the end of a stock lock to time
+    const shown = { native: 0, stock: 0 }; // counted apart, as many clients let stock locks expire
     fill($("loss-list"), doc.lossGroups.filter((g) => ++shown[g.last.kind] <= 10).map((g) => {
       const l = g.last;
       const why = l.cause ? l.cause.command.toUpperCase() + (l.cause.by ? " by " + clientText(l.cause.by) : "") : "";
@@ -532,18 +532,18 @@
   let soon = 0;
   function lookSoon() {
     clearTimeout(soon);
-    soon = setTimeout(look, 250);
+    soon = setTimeout(poll, 250);
   }
   for (let db = 0; db < 16; db++) $("db").append(el("option", { value: String(db) }, String(db)));
-  $("tools").addEventListener("submit", (e) => { e.preventDefault(); look(); });
+  $("tools").addEventListener("submit", (e) => { e.preventDefault(); poll(); });
   $("find").addEventListener("input", lookSoon);
-  for (const id of ["mode", "db", "sort"]) $(id).addEventListener("change", look);
+  for (const id of ["mode", "db", "sort"]) $(id).addEventListener("change", poll);
   $("one-close").addEventListener("click", close);
   addEventListener("keydown", (e) => {
     if (e.key === "Escape" && state.one && e.target !== $("find")) close();
     if (e.key === "/" && !/^(INPUT|SELECT|TEXTAREA)$/.test(e.target.tagName)) { e.preventDefault(); $("find").focus(); }
   });
-  document.addEventListener("visibilitychange", () => { if (!document.hidden) look(); else clearTimeout(state.timer); });
+  document.addEventListener("visibilitychange", () => { if (!document.hidden) poll(); else clearTimeout(state.timer); });
   openFromAddress();
-  look();
+  poll();
 })();
