@@ -1,16 +1,16 @@
-// Package secrets has what a node proves itself by, and what it asks of others: passwords, cluster secrets,
-// certificates and authorities. The files are read again on demand ([Keyring.Reload]) and when they have changed, so
-// that an operator replaces them while clients and nodes stay connected.
+// Package secrets has the credentials of a node and of its clients: passwords, cluster secrets, certificates and
+// authorities. Their files are read again on demand ([Keyring.Reload]) and when they have changed, so that an operator
+// can replace them while clients and nodes stay connected.
 //
 // It promises:
-//   - a change of a file is seen by the first handshake, AUTH or scrape that begins a second after the last look, at
-//     the latest; no goroutine waits for changes;
+//   - a change of a file takes effect with the first handshake, AUTH or scrape that begins a second or more after the
+//     last check of the files; no goroutine waits for changes;
 //   - files that belong together are replaced together: a certificate, its key and the authorities;
-//   - what is damaged, half-written, unreadable or out of date never replaces what works: the old one stays, with one
-//     log line, until the files are right again;
-//   - a look that hangs on a disk holds up the one connection that looks, and no other;
-//   - whether there is a password, a secret or TLS at all is for good: a file may change what is asked for, and cannot
-//     open a port.
+//   - a damaged, half-written, unreadable or expired file never replaces valid credentials: these stay in force, with
+//     one log line, until the files are valid again;
+//   - a check that hangs on a disk delays only the connection that makes it;
+//   - whether a password, a secret or TLS is required never changes: a file may replace credentials, and cannot open a
+//     port.
 //
 // Start reading at keyring.go.
 package secrets
@@ -23,22 +23,21 @@ import (
 
 // Config holds credentials, or the files that have them.
 type Config struct {
-	Password          string // clients' AUTH
+	Password          string // for AUTH of clients
 	PasswordFile      string
 	ACLFile           string // users, as Redis's aclfile
-	QuotaFile         string // what users may have
-	ClusterSecret     string // nodes to nodes
+	QuotaFile         string // quotas of users
+	ClusterSecret     string // between nodes
 	ClusterSecretFile string
-	// TLS for clients: certificate and key, and a CA when client certificates are demanded.
+	// TLS for clients: certificate and key, and a CA if client certificates are required.
 	TLSCert, TLSKey, TLSClientCA string
-	// TLSAuthClientsUser says which name in a client's certificate is the user's: CN or URI; empty or off: none.
+	// TLSAuthClientsUser is the field of a client's certificate that has its user: CN or URI, or "" or off for none.
 	TLSAuthClientsUser string
-	// TLS between nodes, always mutual.
+	// TLS between nodes, which is always mutual.
 	PeerTLSCert, PeerTLSKey, PeerTLSCA string
 }
 
-// ClientPassword is the password that a client gives by AUTH: the first of the file, if there is a file. Empty:
-// there is none.
+// ClientPassword returns the password of clients, "" for none. If there is a file, it is the first one there.
 func (c Config) ClientPassword() (string, error) {
 	words, err := readWords("password-file", c.Password, c.PasswordFile, readFile)
 	if len(words) == 0 {
@@ -47,7 +46,7 @@ func (c Config) ClientPassword() (string, error) {
 	return words[0], err
 }
 
-// CertificateUser is CN or URI, empty if certificates name no users.
+// CertificateUser returns CN or URI, or "" if certificates name no users.
 func (c *Config) CertificateUser() string {
 	if c.TLSAuthClientsUser == "off" {
 		return ""
@@ -55,16 +54,15 @@ func (c *Config) CertificateUser() string {
 	return c.TLSAuthClientsUser
 }
 
-// maxSecrets bounds the passwords or secrets that are valid at a time: the old one and the new one.
+// maxSecrets bounds the valid passwords, and the valid secrets: an old and a new one, during a replacement.
 const maxSecrets = 2
 
-// Unusable is why what a flag names cannot be used: another start meets the same.
+// Unusable is an error of the configured credentials or files, which another start would meet again.
 type Unusable struct{ error }
 
 func (u Unusable) Unwrap() error { return u.error }
 
-// readWords returns value, or the words of the file that a flag names: one a line, up to the first line that is blank.
-// What follows a blank line is a note.
+// readWords returns value, or the words of a file: one a line, up to the first blank line. Lines after that are notes.
 func readWords(flag, value, file string, read reader) ([]string, error) {
 	switch {
 	case file == "" && value == "":
@@ -99,7 +97,7 @@ func readWords(flag, value, file string, read reader) ([]string, error) {
 	return words, nil
 }
 
-// typable finds what editors and tools put into a file beside the secret, and nobody could type.
+// typable returns an error if a word has characters that nobody can type, such as an editor's byte order mark.
 func typable(word string) error {
 	control := strings.IndexFunc(word, func(r rune) bool { return r < ' ' || r == 0x7f })
 	switch {
@@ -113,7 +111,7 @@ func typable(word string) error {
 	return nil
 }
 
-// check finds settings that need one another.
+// check returns an error if settings require one another.
 func (c Config) check() error {
 	peers := c.PeerTLSCert != "" || c.PeerTLSKey != "" || c.PeerTLSCA != ""
 	switch {

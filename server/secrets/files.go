@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// reader returns what is in a file.
+// reader returns the content of a file.
 type reader func(file string) ([]byte, error)
 
-// maxFileBytes is more than any of these files has, 10,000 users too; a wrong name must not fill the memory.
+// maxFileBytes bounds a file, so that a wrong name cannot fill the memory. 10,000 users fit.
 const maxFileBytes = 4 << 20
 
 func readFile(name string) ([]byte, error) {
@@ -28,7 +28,7 @@ func readFile(name string) ([]byte, error) {
 	return text, err
 }
 
-// part is what is replaced as a whole: files that must fit one another.
+// part is a set of files that must match one another, and are replaced together.
 type part struct {
 	name  string // in log lines
 	files []string
@@ -36,31 +36,31 @@ type part struct {
 	reading
 }
 
-// reading is what the last reading of a part found.
+// reading is the last reading of a part.
 type reading struct {
-	infos []fs.FileInfo // of the files, from before; nil: not there
-	// once says that a file cannot be read again, such as a pipe.
-	once bool
-	// young says that a file was changed so shortly before that a change after the reading may have left no trace.
-	young   bool
-	sum     [sha256.Size]byte
-	failure string // why what is there was not taken; empty: it was
+	infos []fs.FileInfo // of each file before it was read, nil if it is missing
+	// readOnce is set if a file cannot be read again, such as a pipe.
+	readOnce bool
+	// ambiguous is set if a file had changed so recently that a later change may not alter its modification time.
+	ambiguous bool
+	sum       [sha256.Size]byte
+	failure   string // why the files are invalid, or ""
 }
 
-// granularity is more than the times of files are apart at least.
+// granularity is longer than the resolution of modification times on any file system.
 const granularity = 2 * time.Second
 
-// changed reports whether the files must be read again. A failure may be over without a trace in the files' times, as
-// when their mode is mended.
+// changed reports whether the files must be read again. After a failure they must, as its cause, such as a file's mode,
+// may be corrected without a new modification time.
 func (p *part) changed() bool {
-	if p.once || len(p.files) == 0 {
+	if p.readOnce || len(p.files) == 0 {
 		return false
 	}
-	if p.young || p.failure != "" {
+	if p.ambiguous || p.failure != "" {
 		return true
 	}
 	for i, file := range p.files {
-		// Stat follows links, so a link that leads elsewhere is a change.
+		// Stat follows links, so a link with a new target is a change.
 		if info, _ := os.Stat(file); !same(info, p.infos[i]) {
 			return true
 		}
@@ -75,21 +75,21 @@ func same(a, b fs.FileInfo) bool {
 	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }
 
-// read loads the part into a copy of old. fresh is false when the files say what they said before.
+// read loads the part into a copy of old. fresh reports whether the contents of the files differ from the last reading.
 func (p *part) read(c Config, old *credentials, first bool) (next *credentials, fresh bool, err error) {
 	now := time.Now()
-	found, hash := reading{once: p.once, sum: p.sum}, sha256.New()
+	found, hash := reading{readOnce: p.readOnce, sum: p.sum}, sha256.New()
 	for _, file := range p.files {
 		info, _ := os.Stat(file)
 		found.infos = append(found.infos, info)
 		switch {
 		case info == nil:
 		case !info.Mode().IsRegular() && first:
-			found.once = true
+			found.readOnce = true
 		case !info.Mode().IsRegular():
-			err = fmt.Errorf("%s is not a file", file) // to open it could wait for ever
+			err = fmt.Errorf("%s is not a file", file) // opening it could block forever
 		case now.Sub(info.ModTime()) < granularity:
-			found.young = true
+			found.ambiguous = true
 		}
 	}
 	next = old.clone()

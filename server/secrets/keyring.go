@@ -14,40 +14,39 @@ import (
 	"github.com/holdfast/holdfast/server/acl"
 )
 
-// Keyring has the credentials in force. Its methods, and the functions that they return, are safe for many goroutines.
+// Keyring has the credentials in force. Its methods, and the functions that they return, are safe for concurrent use.
 type Keyring struct {
 	config Config
 	logger *slog.Logger
 	began  time.Time
-	due    atomic.Int64 // when the files are looked at next, in nanoseconds since began
+	due    atomic.Int64 // when to check the files next, in nanoseconds since began
 	held   atomic.Pointer[credentials]
 
 	mu      sync.Mutex // held while files are read
 	parts   []*part    // guarded by mu
 	watches []func()   // guarded by mu
-	// read is told what was taken from the files, and on whose account; nil: nobody is. Guarded by mu.
+	// read is the argument of OnRead, or nil. mu guards it.
 	read func(changed, by string)
 }
 
 // credentials are immutable once they are in force.
 type credentials struct {
 	passwords []acl.Password
-	// users are made of the passwords, of aclText, the text of the file of users, and of quotaText, the text of the file
-	// of quotas.
+	// users are made from the passwords and from aclText and quotaText, the contents of Config.ACLFile and QuotaFile.
 	users     *acl.Users
 	aclText   string
 	quotaText string
 	cluster   [][]byte    // the first is this node's own
-	clientTLS *tls.Config // nil: no TLS
-	peerTLS   *tls.Config // nil: no TLS
+	clientTLS *tls.Config // nil without TLS
+	peerTLS   *tls.Config // nil without TLS
 	expiries  map[string]time.Time
 	Status
 }
 
-// Status is how reading went.
+// Status is the outcome of reading the files.
 type Status struct {
-	ReadAt time.Time // when all files were right at last
-	Failed bool      // something that is there was not taken
+	ReadAt time.Time // when all files were last valid
+	Failed bool      // some file is invalid, and its old credentials are still in force
 }
 
 func (c *credentials) clone() *credentials {
@@ -63,7 +62,7 @@ func (c *credentials) expires(flag string, at time.Time) {
 	c.expiries[flag] = at
 }
 
-// outOfDate refuses a certificate that has run out in place of one that has not.
+// outOfDate returns an error if an expired certificate would replace a valid one.
 func (c *credentials) outOfDate(old *credentials, now time.Time) error {
 	for flag, at := range c.expiries {
 		if at.Before(now) && old.expiries[flag].After(now) {
@@ -76,10 +75,10 @@ func (c *credentials) outOfDate(old *credentials, now time.Time) error {
 // usersPart is the name of the file of users in log lines.
 const usersPart = "users"
 
-// interval is the least time between two looks at the files.
+// interval is the minimum time between two checks of the files.
 const interval = time.Second
 
-// Open reads all that c names.
+// Open returns a keyring with the credentials of c and of the files that it names.
 func Open(c Config, logger *slog.Logger) (*Keyring, error) {
 	if err := c.check(); err != nil {
 		return nil, Unusable{err}
@@ -121,7 +120,7 @@ func loadPasswords(c Config, read reader, to *credentials) error {
 	for _, word := range words {
 		to.passwords = append(to.passwords, acl.PasswordOf(word))
 	}
-	if err != nil || c.ACLFile != "" && to.users == nil { // the file comes next
+	if err != nil || c.ACLFile != "" && to.users == nil { // loadUsers, which is next, makes the users
 		return err
 	}
 	return to.makeUsers(c)
@@ -145,7 +144,7 @@ func loadUsers(c Config, read reader, to *credentials) error {
 	return to.makeUsers(c)
 }
 
-// makeUsers makes the users anew. A node that asks for a password goes on to do so.
+// makeUsers replaces the users. It returns an error if the default user would no longer need a password.
 func (c *credentials) makeUsers(config Config) error {
 	if config.ACLFile == "" {
 		c.users = acl.Only(c.passwords...)
@@ -174,14 +173,15 @@ func loadClusterSecrets(c Config, read reader, to *credentials) error {
 	return err
 }
 
-// Reload reads all files now; by says in the log on whose account.
+// Reload reads all files now. by names the cause in the log.
 func (k *Keyring) Reload(by string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.reload(by, true)
 }
 
-// current looks at the files, unless that was done within the last second or is being done.
+// current returns the credentials in force. It first reads changed files, unless they were checked within the last
+// interval or another goroutine is checking them.
 func (k *Keyring) current() *credentials {
 	if int64(time.Since(k.began)) >= k.due.Load() && k.mu.TryLock() {
 		k.reload("a change of the files", false)
@@ -191,14 +191,14 @@ func (k *Keyring) current() *credentials {
 	return k.held.Load()
 }
 
-// reload takes what is new and right. The caller holds k.mu.
+// reload reads the changed parts, or all of them, and puts the valid ones into force. The caller holds k.mu.
 func (k *Keyring) reload(by string, all bool) {
 	old := k.held.Load()
 	next, failed := old, false
 	var changed []string
 	for _, p := range k.parts {
 		before := p.failure
-		if (!all || p.once) && !p.changed() {
+		if (!all || p.readOnce) && !p.changed() {
 			continue
 		}
 		taken, fresh, err := p.read(k.config, next, false)
@@ -234,13 +234,13 @@ func (k *Keyring) reload(by string, all bool) {
 	}
 }
 
-// Current are the users in force.
+// Current returns the users in force, and reads changed files first.
 func (k *Keyring) Current() *acl.Users { return k.current().users }
 
-// Held are the users that were in force at the last look.
+// Held returns the users in force as of the last check of the files.
 func (k *Keyring) Held() *acl.Users { return k.held.Load().users }
 
-// Load reads all files now; by says in the log on whose account. The error is why the file of users is not taken.
+// Load reads all files now. by names the cause in the log. An error means that the file of users is invalid.
 func (k *Keyring) Load(by string) error {
 	if k.config.ACLFile == "" {
 		return acl.ErrNoFile
@@ -256,28 +256,29 @@ func (k *Keyring) Load(by string) error {
 	return nil
 }
 
-// OnRead has told called when credentials were taken from their files: which, and on whose account. It must not call
+// OnRead registers onRead, which is called with the names of the parts that were read and the cause. It must not call
 // the keyring.
-func (k *Keyring) OnRead(told func(changed, by string)) {
+func (k *Keyring) OnRead(onRead func(changed, by string)) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.read = told
+	k.read = onRead
 }
 
-// Watch has changed called after each change of the users. It must not call the keyring, but for [Keyring.Held].
+// Watch registers changed, which is called after each change of the users. Of the keyring it may call only
+// [Keyring.Held].
 func (k *Keyring) Watch(changed func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.watches = append(k.watches, changed)
 }
 
-// Cluster returns a function that has the cluster secrets that are valid, this node's own first; none: none is asked
-// for.
+// Cluster returns a function that returns the valid cluster secrets, this node's own first, or none if nodes need none.
 func (k *Keyring) Cluster() func() [][]byte {
 	return func() [][]byte { return k.current().cluster }
 }
 
-// ClientTLS is TLS for clients; nil: none. A handshake takes what is in force when the handshake begins.
+// ClientTLS returns the TLS configuration for clients, nil without TLS. Each handshake uses the credentials in force at
+// its beginning.
 func (k *Keyring) ClientTLS() *tls.Config {
 	first := k.held.Load().clientTLS
 	if first == nil {
@@ -288,7 +289,7 @@ func (k *Keyring) ClientTLS() *tls.Config {
 	return live
 }
 
-// PeerTLS returns a function that has TLS between nodes, for each handshake anew; nil: none.
+// PeerTLS returns a function that returns the TLS configuration for a handshake between nodes, or nil without TLS.
 func (k *Keyring) PeerTLS() func() *tls.Config {
 	if k.held.Load().peerTLS == nil {
 		return nil
@@ -296,7 +297,7 @@ func (k *Keyring) PeerTLS() func() *tls.Config {
 	return func() *tls.Config { return k.current().peerTLS }
 }
 
-// Expiries are when certificates and authorities run out, and how reading went.
+// Expiries returns when certificates and authorities expire, and the status of the files.
 func (k *Keyring) Expiries() ([]Expiry, Status) {
 	c := k.current()
 	var all []Expiry

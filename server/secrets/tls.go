@@ -12,14 +12,14 @@ import (
 	"time"
 )
 
-// Expiry is when what a flag names runs out: a certificate with the first of its chain, a CA file with the last of its
+// Expiry is when the file of a flag expires: a certificate with the first of its chain, a CA file with the last of its
 // authorities.
 type Expiry struct {
 	Flag string
 	At   time.Time
 }
 
-// loadClientTLS demands client certificates when there is a CA to check them with.
+// loadClientTLS loads the TLS configuration for clients. Client certificates are required if there is a CA for them.
 func loadClientTLS(c Config, read reader, to *credentials) error {
 	cert, err := loadPair(pair{c.TLSCert, c.TLSKey, "tls-cert", "tls-key"}, read, to)
 	if err != nil {
@@ -36,11 +36,10 @@ func loadClientTLS(c Config, read reader, to *credentials) error {
 	return nil
 }
 
-// NodeURI is a URI name of nodes' certificates. An authority that also signs for clients gives it to nodes alone.
+// NodeURI is a URI name that an authority gives to nodes' certificates, and not to clients'.
 const NodeURI = "holdfast:node"
 
-// verifyNodeURI returns why a certificate does not prove a node by itself, without a cluster secret beside it; nil: it
-// does.
+// verifyNodeURI returns an error if a certificate does not authenticate a node without a cluster secret.
 func verifyNodeURI(cert *x509.Certificate) error {
 	for _, uri := range cert.URIs {
 		if uri.String() == NodeURI {
@@ -50,9 +49,9 @@ func verifyNodeURI(cert *x509.Certificate) error {
 	return fmt.Errorf("the certificate lacks the URI name %s, which tells a node's from a client's", NodeURI)
 }
 
-// loadPeerTLS is mutual: the same certificate serves both directions. Package peer verifies the chain on both sides.
-// Host names are not compared, since nodes move. Without a cluster secret nothing but the certificate proves a node, so
-// this node's and the others' need NodeURI.
+// loadPeerTLS loads the TLS configuration between nodes, with the same certificate for both directions. Package peer
+// verifies the chain on both sides. Host names are not compared, since nodes move. Without a cluster secret only the
+// certificate authenticates a node, so all nodes' certificates then need NodeURI.
 func loadPeerTLS(c Config, read reader, to *credentials) error {
 	cert, err := loadPair(pair{c.PeerTLSCert, c.PeerTLSKey, "peer-tls-cert", "peer-tls-key"}, read, to)
 	if err != nil {
@@ -79,7 +78,7 @@ func loadPeerTLS(c Config, read reader, to *credentials) error {
 	return nil
 }
 
-// pair is a certificate's file, its key's, and the flags that name them.
+// pair has the files of a certificate and its key, and their flags.
 type pair struct{ cert, key, certFlag, keyFlag string }
 
 func loadPair(p pair, read reader, to *credentials) (tls.Certificate, error) {
@@ -128,7 +127,7 @@ func loadCA(flag, file string, read reader, to *credentials) (*x509.CertPool, er
 	for _, der := range blocks {
 		cert, err := x509.ParseCertificate(der)
 		if err != nil {
-			continue // the bundles of systems have a few that Go refuses
+			continue // system bundles have some certificates that Go refuses
 		}
 		pool.AddCert(cert)
 		if cert.NotAfter.After(last) {
@@ -142,7 +141,8 @@ func loadCA(flag, file string, read reader, to *credentials) (*x509.CertPool, er
 	return pool, nil
 }
 
-// certificates are those of a PEM file; an error if one is cut off or damaged, which the packages of Go skip.
+// certificates returns the certificates of a PEM file, or an error if one is truncated or damaged, which Go's packages
+// skip.
 func certificates(file string, text []byte) (ders [][]byte, err error) {
 	begun := bytes.Count(text, []byte("-----BEGIN CERTIFICATE-----"))
 	for {
@@ -160,12 +160,12 @@ func certificates(file string, text []byte) (ders [][]byte, err error) {
 	return ders, nil
 }
 
-// LoadCA reads the PEM certificates of the file that a flag names.
+// LoadCA reads the PEM certificates of a flag's file.
 func LoadCA(flag, file string) (*x509.CertPool, error) {
 	return loadCA(flag, file, readFile, new(credentials))
 }
 
-// clientLeaf is the certificate that clients see, nil without TLS.
+// clientLeaf returns the certificate for clients, nil without TLS.
 func (k *Keyring) clientLeaf() *x509.Certificate {
 	c := k.held.Load().clientTLS
 	if c == nil {
@@ -182,7 +182,7 @@ func servesByUsage(cert *x509.Certificate) bool {
 		x509.ExtKeyUsageAny)
 }
 
-// ServesAs returns why clients that compare names refuse the node at a host; nil: they do not.
+// ServesAs returns an error if the certificate for clients is not valid for a host.
 func (k *Keyring) ServesAs(host string) error {
 	if cert := k.clientLeaf(); cert != nil {
 		return cert.VerifyHostname(host)
@@ -190,8 +190,8 @@ func (k *Keyring) ServesAs(host string) error {
 	return nil
 }
 
-// Misfits are what keeps the certificates in force from doing their work: they have run out, or the nodes' CA does not
-// know this node's own.
+// Misfits returns the faults of the certificates in force: expired ones, or one of this node that the nodes' CA did not
+// sign.
 func (k *Keyring) Misfits(now time.Time) (all []error) {
 	held := k.held.Load()
 	for _, flag := range slices.Sorted(maps.Keys(held.expiries)) {
@@ -216,7 +216,7 @@ func (k *Keyring) Misfits(now time.Time) (all []error) {
 			others.AddCert(cert)
 		}
 	}
-	// it serves both directions
+	// The certificate is used in both directions.
 	for _, usage := range []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth} {
 		o := x509.VerifyOptions{
 			Roots: held.peerTLS.RootCAs, Intermediates: others,
