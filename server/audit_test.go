@@ -12,7 +12,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast/holdfast/fsm/event"
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/server"
 	"github.com/holdfast/holdfast/server/audit"
@@ -103,10 +102,8 @@ func TestAudit(t *testing.T) {
 		seen := func(lines []audit.Line) (all []string) {
 			for _, l := range lines {
 				all = append(all, fmt.Sprint(l.Event, " ", l.Key, " ", l.Owner, " ", l.Fence))
-				if l.Kind == audit.Native || l.Event == event.LockGranted { // else the grant has the client
-					require.Equal(t, "w", l.Name, "%+v", l)
-					require.NotEmpty(t, l.Addr)
-				}
+				require.Equal(t, "w", l.Name, "%+v", l)
+				require.NotEmpty(t, l.Addr)
 			}
 			return all
 		}

@@ -143,14 +143,11 @@ func (s *spanner) swap(l *audit.Line) {
 
 // endHold exports the hold that a line ends. grant is nil if it is not kept.
 func (s *spanner) endHold(l, grant *audit.Line) {
-	end, from := *l, before(l, l.HeldMillis)
+	from := before(l, l.HeldMillis)
 	if grant != nil && !grant.Time.After(l.Time) {
 		from = grant.Time
 	}
-	if grant != nil && l.Client == "" { // a release of a stock lock has no client
-		end.Client, end.Addr, end.Name, end.User = grant.Client, grant.Addr, grant.Name, grant.User
-	}
-	s.export(holdSpan, &end, from)
+	s.export(holdSpan, l, from)
 }
 
 // export exports a span that ends with a line.

@@ -85,8 +85,7 @@ type LockChange struct {
 	DB, Other int
 	Key       string
 	// Owner is the owner of the hold or of the wait. Node and Conn are the connection that took or requested the lock, if
-	// the log has it. The release of a stock lock has none, since the grant has it. Own is set if the connection is one of
-	// this incarnation of this node.
+	// the log has it. Own is set if the connection is one of this incarnation of this node.
 	Owner, Node string
 	Conn        int64
 	Own         bool

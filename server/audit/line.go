@@ -47,8 +47,8 @@ type Line struct {
 	// Shared is set in a grant or renewal if the lock may have other owners, too.
 	Shared  bool   `json:"shared,omitempty"`
 	Session uint64 `json:"session,omitempty"`
-	// Client is the connection that took or requested the lock, as LOCK.INFO shows it. The release of a stock lock has
-	// none, since the grant has it.
+	// Client is the connection that took or requested the lock, as LOCK.INFO shows it. In the release or loss of a hash's
+	// owner, Client is the connection that took the hash.
 	Client       string `json:"client,omitempty"`
 	Addr         string `json:"addr,omitempty"`
 	Name         string `json:"name,omitempty"`
@@ -159,18 +159,26 @@ type encoder struct {
 	head     []byte
 	index    uint64
 	atMillis int64
+	// date is the time of the second of atMillis, up to its fraction.
+	date   []byte
+	second int64
 	// node is the node of the last client, and name its name in lines.
 	node, name string
 }
 
-const timeFormat = "2006-01-02T15:04:05.000Z"
+const secondFormat = "2006-01-02T15:04:05."
 
 // append appends the line of a change. client has the encoded members of the client, or is empty.
 func (e *encoder) append(b []byte, index uint64, n int, ch *event.LockChange, client string) []byte {
 	if ch.AtMillis != e.atMillis || index != e.index || e.head == nil {
 		e.atMillis, e.index = ch.AtMillis, index
-		h := time.UnixMilli(ch.AtMillis).UTC().AppendFormat(append(e.head[:0], `{"time":"`...), timeFormat)
-		h = append(append(append(h, `","id":"`...), e.cluster...), '/')
+		t := time.UnixMilli(ch.AtMillis).UTC()
+		if second := t.Unix(); second != e.second || e.head == nil {
+			e.date, e.second = t.AppendFormat(append(e.date[:0], `{"time":"`...), secondFormat), second
+		}
+		ms := t.Nanosecond() / 1e6
+		h := append(append(e.head[:0], e.date...), byte('0'+ms/100), byte('0'+ms/10%10), byte('0'+ms%10))
+		h = append(append(append(h, `Z","id":"`...), e.cluster...), '/')
 		e.head = append(strconv.AppendUint(h, index, 10), '.')
 	}
 	b = strconv.AppendUint(append(b, e.head...), uint64(n), 10)
