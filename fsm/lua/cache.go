@@ -8,27 +8,27 @@ import (
 	"sync/atomic"
 )
 
-// A Cache keeps the programs that a node compiled lately, for all who compile there. Compile gives the same result
-// with an empty cache, only later. A cache is safe for concurrent use, and its zero value is empty.
+// Cache has the programs that a node has compiled recently. It affects the time of a compilation and never the result.
+// A cache is safe for concurrent use, and its zero value is empty.
 //
-// Refused: to know a source by its SHA-1. There are pairs of sources with one SHA-1, and nodes with other caches would
-// then run other programs.
+// The key is the source and not its SHA-1: two sources with the same SHA-1 exist, and nodes with different caches would
+// run different programs.
 type Cache struct {
 	mu sync.Mutex
-	// recent and former are by source. When recent is full, recent becomes former, and the old former is forgotten.
+	// recent and former are maps by source. When recent is full, it replaces former.
 	recent, former map[string]*compilation
-	bytes          int // of the sources in recent
+	bytes          int // the counted bytes of recent
 }
 
 const (
-	// cachedBytes is how much recent counts for at most, unless it has one source alone. A program takes 40 times its
-	// source at most, so a cache takes 40 MB, or 80 MB for two of the longest sources.
-	cachedBytes = 512 << 10
-	// cachedEach is what a source counts for beside its bytes.
-	cachedEach = 32
+	// maxRecentBytes limits Cache.bytes, unless recent has only one source. A program takes up to 40 times the memory of
+	// its source, so a cache takes up to 40 MB, or 80 MB for two of the longest sources.
+	maxRecentBytes = 512 << 10
+	// sourceOverhead is added to the bytes of each source.
+	sourceOverhead = 32
 )
 
-// compilation is a program, or why there is none.
+// compilation is the future result of compiling a source.
 type compilation struct {
 	source  string
 	once    sync.Once
@@ -37,8 +37,8 @@ type compilation struct {
 	err     error
 }
 
-// Compile is the function Compile with the default limits. Who asks for a source that is being compiled waits for that.
-// The program shares no memory with source.
+// Compile is the function Compile with the default limits and the cache. Concurrent calls with the same source compile
+// it once. The program shares no memory with source.
 func (c *Cache) Compile(source string) (*Program, error) {
 	made := c.find(source)
 	made.once.Do(func() {
@@ -55,7 +55,7 @@ func (c *Cache) Compile(source string) (*Program, error) {
 	return nil, made.err
 }
 
-// Has reports whether Compile has a source at once.
+// Has reports whether the cache has the compiled program of a source.
 func (c *Cache) Has(source string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -63,7 +63,7 @@ func (c *Cache) Has(source string) bool {
 	return made != nil && made.done.Load()
 }
 
-// find returns the compilation of a source, which has not begun yet if the source is new.
+// find returns the compilation of a source, and adds one that has not begun if the source is new.
 func (c *Cache) find(source string) *compilation {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -74,8 +74,8 @@ func (c *Cache) find(source string) *compilation {
 	if made == nil {
 		made = &compilation{source: strings.Clone(source)}
 	}
-	size := cachedEach + len(source)
-	if c.recent == nil || c.bytes > 0 && c.bytes+size > cachedBytes {
+	size := sourceOverhead + len(source)
+	if c.recent == nil || c.bytes > 0 && c.bytes+size > maxRecentBytes {
 		c.recent, c.former, c.bytes = make(map[string]*compilation), c.recent, 0
 	}
 	c.recent[made.source] = made
@@ -83,18 +83,18 @@ func (c *Cache) find(source string) *compilation {
 	return made
 }
 
-// forget drops a source that does not compile.
+// forget removes a source that does not compile.
 func (c *Cache) forget(source string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if _, there := c.recent[source]; there {
-		c.bytes -= cachedEach + len(source)
+		c.bytes -= sourceOverhead + len(source)
 	}
 	delete(c.recent, source)
 	delete(c.former, source)
 }
 
-// Flags are what a script's first line ("#!lua flags=no-writes") declares.
+// Flags has the flags of a script's first line, such as "#!lua flags=no-writes".
 type Flags uint8
 
 // The flags of Redis 7.
@@ -111,24 +111,23 @@ type Program struct {
 	source  string
 	shebang bool
 	flags   Flags
-	// main is the function of the whole source. It captures nothing, and no script gets hold of main, so
-	// one serves all runs.
+	// main is the function of the whole source. All runs share it, since it captures nothing and no script can refer to
+	// it.
 	main *closure
 }
 
-// Source is the text that was compiled.
+// Source returns the source of the program.
 func (p *Program) Source() string { return p.source }
 
-// Flags are the flags of the script's first line.
+// Flags returns the flags of the script's first line.
 func (p *Program) Flags() Flags { return p.flags }
 
-// HasShebang reports whether the script begins with a "#!lua" line. Without one Redis assumes no flags and
-// the behaviour before Redis 7.
+// HasShebang reports whether the script begins with a "#!lua" line. Without the line, Redis treats the script as a
+// release before Redis 7 does.
 func (p *Program) HasShebang() bool { return p.shebang }
 
-// Compile reads a script. The time is linear in the length of the source, and the nesting is limited, so
-// Compile is safe for any source. The proposing node calls Compile before it puts a source into the
-// log. The error is a [*CompileError] with the text of the error reply.
+// Compile compiles a script. It is safe for any source: its time is linear in the length of the source, and the nesting
+// is limited. The error is a [*CompileError] with the text of the error reply.
 func Compile(source string, limits Limits) (*Program, error) {
 	limits = limits.withDefaults()
 	if len(source) > limits.SourceBytes {
@@ -145,15 +144,15 @@ func Compile(source string, limits Limits) (*Program, error) {
 	return &Program{source: source, shebang: header.present, flags: header.flags, main: &closure{proto: main}}, nil
 }
 
-// shebang is the content of a script's first line.
+// shebang is a script's first line if the line begins with "#!".
 type shebang struct {
 	present bool
-	// length is the length of the line without the line break, so that line numbers in messages stay true.
+	// length is the length of the line without the line break. The compiler reads the line break and counts the line.
 	length int
 	flags  Flags
 }
 
-// flagNames are the words Redis knows after "flags=".
+// flagNames has the flags that may follow "flags=".
 var flagNames = map[string]Flags{
 	"no-writes":             FlagNoWrites,
 	"allow-oom":             FlagAllowOOM,
@@ -162,7 +161,7 @@ var flagNames = map[string]Flags{
 	"allow-cross-slot-keys": FlagAllowCrossSlotKeys,
 }
 
-// parseShebang reads the "#!lua flags=…" line, where there is one.
+// parseShebang parses the "#!lua flags=…" line of a source, if there is one.
 func parseShebang(source string) (shebang, error) {
 	if !strings.HasPrefix(source, "#!") {
 		return shebang{}, nil

@@ -1,6 +1,6 @@
 package lua
 
-// pushFrame enters a call.
+// pushFrame appends a frame to the chain, or reuses one of an earlier call, and makes it the current frame.
 func (l *state) pushFrame() *frame {
 	f := l.frame.next
 	if f == nil {
@@ -11,7 +11,7 @@ func (l *state) pushFrame() *frame {
 	return f
 }
 
-// enter begins a call of a Lua function in the slot fn, whose arguments reach up to top.
+// enter begins a call of a Lua function. The function is in the slot fn, and its arguments follow up to top.
 func (l *state) enter(c *closure, fn, want int) *raised {
 	if l.calls >= maxCalls {
 		return l.runtimeError("stack overflow")
@@ -36,8 +36,8 @@ func (l *state) enter(c *closure, fn, want int) *raised {
 	return nil
 }
 
-// spreadVarargs leaves the arguments in place and copies the named arguments behind all, so that "..."
-// finds the others before the base.
+// spreadVarargs moves the named arguments behind all arguments. The new base follows the slots of the old arguments, so
+// opVararg finds the surplus arguments in the slots before the base.
 func (l *state) spreadVarargs(p *proto, given int) (base, filled int) {
 	first := l.top - given
 	var arg value
@@ -60,7 +60,7 @@ func (l *state) spreadVarargs(p *proto, given int) (base, filled int) {
 	return base, p.params
 }
 
-// argTable is the local variable arg of a function that has "..." without using it.
+// argTable returns the value of the local variable arg: see [tableArgs].
 func (l *state) argTable(first, params, given int) *table {
 	n := max(given-params, 0)
 	l.charge(int64(n) / 4)
@@ -74,8 +74,8 @@ func (l *state) argTable(first, params, given int) *table {
 
 var fieldN = newConstant("n")
 
-// leave ends a call whose n results begin at a slot: the results move to the function's slot, as many as
-// the caller wants, and top is set behind them.
+// leave ends a call that has n results from a slot on. It moves as many results as the caller wants to the function's
+// slot, and sets top behind them.
 func (l *state) leave(f *frame, from, n int) {
 	to := f.fn
 	if f.want == openCount || f.want <= n {
@@ -92,7 +92,7 @@ func (l *state) leave(f *frame, from, n int) {
 	l.frame = f.prev
 }
 
-// callBuiltin calls a library function in the slot fn.
+// callBuiltin calls a library function. The function is in the slot fn, and its arguments follow up to top.
 func (l *state) callBuiltin(b *builtin, fn, want int) *raised {
 	l.needStack(spareSlots)
 	f := l.pushFrame()
@@ -108,8 +108,7 @@ func (l *state) callBuiltin(b *builtin, fn, want int) *raised {
 	return nil
 }
 
-// callable replaces a value that is no function by its __call metamethod, and puts the value before the
-// arguments.
+// callable replaces a value in the slot fn by its __call metamethod, and inserts the value as the first argument.
 func (l *state) callable(fn int) *raised {
 	v := l.stack[fn]
 	m := l.metamethod(v, eventCall)
@@ -124,8 +123,8 @@ func (l *state) callable(fn int) *raised {
 	return nil
 }
 
-// call calls the function in the slot fn with the arguments up to top, from
-// Go. The results are at fn; top is behind them.
+// call calls the function in the slot fn with the arguments up to top, and returns when the call has ended. The results
+// are in the slots from fn up to top.
 func (l *state) call(fn, want int) *raised {
 	l.goDepth++
 	if l.goDepth >= maxGoDepth {
@@ -155,7 +154,8 @@ func (l *state) call(fn, want int) *raised {
 	return err
 }
 
-// tooDeep is the error of nesting too deep. An error handler may nest a little deeper.
+// tooDeep returns the error for calls that nest too deep in Go. Between the two limits it returns nil, since an error
+// handler may nest deeper than the call that failed.
 func (l *state) tooDeep() *raised {
 	switch {
 	case l.goDepth == maxGoDepth:
@@ -169,7 +169,7 @@ func (l *state) tooDeep() *raised {
 
 var errorInHandling = constant("error in error handling")
 
-// checkpoint is the place that a protected call goes back to.
+// checkpoint has the state to which a protected call returns after an error.
 type checkpoint struct {
 	frame          *frame
 	calls, goDepth int
@@ -180,8 +180,7 @@ func (l *state) checkpoint() checkpoint {
 	return checkpoint{frame: l.frame, calls: l.calls, goDepth: l.goDepth, handler: l.handler}
 }
 
-// recoverTo undoes the calls since a checkpoint, after an error. The stack is
-// free from top on.
+// recoverTo returns to a checkpoint after an error, and sets top.
 func (l *state) recoverTo(c checkpoint, top int) {
 	l.closeFrom(top)
 	l.frame, l.calls, l.goDepth, l.top = c.frame, c.calls, c.goDepth, top

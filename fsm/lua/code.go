@@ -1,25 +1,25 @@
 package lua
 
-// Code generation: instructions, jumps, registers and constants. code_expr.go puts expressions into
-// registers, code_op.go has the operators.
+// Code generation: instructions, jumps, registers and constants. The code for expressions is in code_expr.go, and the
+// code for operators in code_op.go.
 
 const (
-	// noJump is the distance of a jump that has no target yet.
+	// noJump is the distance of a jump without a target, and the end of a list of jumps.
 	noJump = -1
-	// openCount is a number of values that is known at run time only.
+	// openCount stands for a number of values that is known only at run time.
 	openCount = -1
 )
 
-// jumps is a list of jumps to one place that is not known yet, threaded through the distances. Lua keeps
-// the head only. With the end, two lists are joined in one step, so that a long chain of "or" does not
-// take quadratic time.
+// jumps is a linked list of jumps to a target that is not known yet. The distance of a jump links to the next one.
+// Unlike Lua's, the list has its last jump, too: two lists can be joined in constant time, so a long chain of "or" does
+// not take quadratic time.
 type jumps struct{ first, last int }
 
 var noJumps = jumps{noJump, noJump}
 
 func oneJump(pc int) jumps { return jumps{pc, pc} }
 
-// emit appends an instruction, and returns the place.
+// emit appends an instruction, and returns its index.
 func (fn *function) emit(op opcode, a, b, c int) int { return fn.append(encode(op, a, b, c)) }
 
 // emitX appends an instruction with a wide operand.
@@ -32,13 +32,13 @@ func (fn *function) append(i instr) int {
 	return len(fn.code) - 1
 }
 
-// fixLine says that the last instruction belongs to a line.
+// fixLine sets the line of the last instruction.
 func (fn *function) fixLine(line int) { fn.lines[len(fn.lines)-1] = int32(line) }
 
 func (fn *function) emitReturn(first, n int) { fn.emit(opReturn, first, n+1, 0) }
 
-// emitNil makes n registers nil. If the instruction before does the same to neighbouring registers, that
-// instruction is widened. At the start of a function registers are nil.
+// emitNil sets n registers to nil. It extends the last instruction instead, if that sets adjacent registers to nil. At
+// the start of a function it emits nothing, since the registers are nil.
 func (fn *function) emitNil(from, n int) {
 	if pc := len(fn.code); pc > fn.lastTarget {
 		if pc == 0 {
@@ -55,7 +55,7 @@ func (fn *function) emitNil(from, n int) {
 	fn.emit(opLoadNil, from, from+n-1, 0)
 }
 
-// checkRegisters sees that n more registers can be used.
+// checkRegisters fails if the function cannot have n more registers than it uses.
 func (fn *function) checkRegisters(n int) {
 	if need := fn.free + n; need > fn.registers {
 		if need >= maxRegisters {
@@ -70,7 +70,7 @@ func (fn *function) reserve(n int) {
 	fn.free += n
 }
 
-// release gives a register back, unless a variable has the register.
+// release frees a register, unless the operand is a constant or the register has a variable.
 func (fn *function) release(reg int) {
 	if reg&constantBit == 0 && reg >= len(fn.active) {
 		fn.free--
@@ -83,7 +83,8 @@ func (fn *function) releaseExpr(e *expr) {
 	}
 }
 
-// addConstant returns the index of a constant; key is unique to the constant.
+// addConstant returns the index of a constant, and adds the constant if it is new. Different constants must have
+// different keys.
 func (fn *function) addConstant(key any, v value) int {
 	if i, have := fn.index[key]; have {
 		return i
@@ -103,7 +104,7 @@ func (fn *function) stringConstant(s string) int {
 
 func (fn *function) numberConstant(n float64) int { return fn.addConstant(n, number(n)) }
 
-// constant adds a value that is neither string nor number.
+// constant returns the index of a constant of any type.
 func (fn *function) constant(v value) int {
 	if v.isNil() {
 		return fn.addConstant(struct{}{}, v)
@@ -118,21 +119,22 @@ func (fn *function) constant(v value) int {
 	}
 }
 
-// jump emits a jump to a place that is not known yet. Jumps to this jump go on to the same place, so they
-// are in the list too.
+// jump emits a jump without a target. Pending jumps to this jump would continue to the same target, so the list
+// includes them.
 func (fn *function) jump() jumps {
 	pending := fn.pending
 	fn.pending = noJumps
 	return fn.join(oneJump(fn.emitX(opJmp, 0, noJump)), pending)
 }
 
-// label marks the next instruction as a target, so that the instruction before is not merged with it.
+// label returns the index of the next instruction, and marks it as the target of a jump. emitNil then does not merge it
+// with the instruction before.
 func (fn *function) label() int {
 	fn.lastTarget = len(fn.code)
 	return len(fn.code)
 }
 
-// jumpTarget is the target of the jump at pc; in a list, the next jump.
+// jumpTarget returns the target of the jump at pc or, for a jump in a list, the next jump.
 func (fn *function) jumpTarget(pc int) int {
 	if distance := fn.code[pc].bx(); distance != noJump {
 		return pc + 1 + distance
@@ -142,7 +144,7 @@ func (fn *function) jumpTarget(pc int) int {
 
 func (fn *function) setJump(pc, target int) { fn.code[pc] = fn.code[pc].withBx(target - (pc + 1)) }
 
-// join returns a list with the jumps of two.
+// join concatenates two lists.
 func (fn *function) join(a, b jumps) jumps {
 	if a.first == noJump {
 		return b
@@ -154,7 +156,7 @@ func (fn *function) join(a, b jumps) jumps {
 	return jumps{a.first, b.last}
 }
 
-// conditionAt returns the place of the instruction that decides whether the jump at pc is taken.
+// conditionAt returns the index of the test that controls the jump at pc, or pc if the jump is unconditional.
 func (fn *function) conditionAt(pc int) int {
 	if pc >= 1 {
 		switch fn.code[pc-1].op() {
@@ -165,7 +167,7 @@ func (fn *function) conditionAt(pc int) int {
 	return pc
 }
 
-// needsValue reports whether some jump of a list carries no value to the target.
+// needsValue reports whether a jump of a list does not set the register of the result.
 func (fn *function) needsValue(list jumps) bool {
 	for pc := list.first; pc != noJump; pc = fn.jumpTarget(pc) {
 		if fn.code[fn.conditionAt(pc)].op() != opTestSet {
@@ -175,8 +177,8 @@ func (fn *function) needsValue(list jumps) bool {
 	return false
 }
 
-// retarget makes the test of a jump put the value into a register, or, for noRegister, drop the value. It
-// reports whether the jump carries a value.
+// retarget sets the register in which the test of a jump stores the tested value. For noRegister the test no longer
+// stores it. retarget returns false if the test never stores a value.
 func (fn *function) retarget(pc, reg int) bool {
 	at := fn.conditionAt(pc)
 	i := fn.code[at]
@@ -197,7 +199,7 @@ func (fn *function) dropValues(list jumps) {
 	}
 }
 
-// patchList sends the jumps that carry a value into reg to one target, and the other jumps to another.
+// patchList sets the targets of a list: withValue for the jumps that store a value in reg, other for the others.
 func (fn *function) patchList(list jumps, withValue, reg, other int) {
 	for pc := list.first; pc != noJump; {
 		next := fn.jumpTarget(pc)
@@ -216,7 +218,7 @@ func (fn *function) patchPending() {
 	fn.pending = noJumps
 }
 
-// patch sends the jumps of a list to a target.
+// patch sets the target of the jumps of a list.
 func (fn *function) patch(list jumps, target int) {
 	if target == len(fn.code) {
 		fn.patchHere(list)
@@ -225,14 +227,14 @@ func (fn *function) patch(list jumps, target int) {
 	fn.patchList(list, target, noRegister, target)
 }
 
-// patchHere sends the jumps of a list to the next instruction.
+// patchHere makes the next instruction the target of the jumps of a list.
 func (fn *function) patchHere(list jumps) {
 	fn.label()
 	fn.pending = fn.join(fn.pending, list)
 }
 
-// setList stores the last n of a constructor's items read so far; for openCount,
-// the values up to the top.
+// setList emits the code that stores the last n of items array elements of a table constructor. For openCount, the code
+// stores the values up to the top.
 func (fn *function) setList(table, items, n int) {
 	block := (items-1)/elementsPerFlush + 1
 	if block > maxB {
@@ -242,7 +244,7 @@ func (fn *function) setList(table, items, n int) {
 	fn.free = table + 1
 }
 
-// closure emits the creation of a closure of a function that has been compiled.
+// closure emits the code that creates a closure of a compiled function.
 func (fn *function) closure(inner *function) expr {
 	fn.protos = append(fn.protos, inner.proto)
 	return newExpr(exReloc, fn.emitX(opClosure, 0, len(fn.protos)-1))

@@ -1,6 +1,6 @@
 package lua
 
-// openResults makes a call or varargs leave all their values.
+// openResults makes a call or varargs expression return all its values.
 func (fn *function) openResults(e *expr) { fn.setResults(e, openCount) }
 
 func (fn *function) setResults(e *expr, n int) {
@@ -13,7 +13,7 @@ func (fn *function) setResults(e *expr, n int) {
 	}
 }
 
-// oneResult makes a call or varargs an expression of one value.
+// oneResult makes a call or varargs expression return one value.
 func (fn *function) oneResult(e *expr) {
 	switch e.kind {
 	case exCall:
@@ -24,7 +24,7 @@ func (fn *function) oneResult(e *expr) {
 	}
 }
 
-// discharge makes code that fetches a variable of any kind.
+// discharge emits the code that reads a variable of any kind.
 func (fn *function) discharge(e *expr) {
 	switch e.kind {
 	case exLocal:
@@ -44,7 +44,7 @@ func (fn *function) discharge(e *expr) {
 	}
 }
 
-// indexed emits the fetching of a field.
+// indexed emits the code that reads a field.
 func (fn *function) indexed(table, key int) int {
 	if key&constantBit != 0 {
 		if _, is := fn.constants[key&^constantBit].str(); is {
@@ -54,7 +54,7 @@ func (fn *function) indexed(table, key int) int {
 	return fn.emit(opGetTable, 0, table, key)
 }
 
-// global emits the fetching of a global variable. Globals that no script can change are constants.
+// global emits the code that reads a global variable. Globals that are the same in all runs are constants.
 func (fn *function) global(name int) int {
 	v := fn.p.lib.fixed(fn.constants[name].o.(*str).s)
 	if !v.isNil() && len(fn.constants) < maxB {
@@ -63,7 +63,7 @@ func (fn *function) global(name int) int {
 	return fn.emitX(opGetGlobal, 0, name)
 }
 
-// into puts the value of an expression without jumps into a register.
+// into emits the code that stores the value of an expression in a register. It ignores the jumps of the expression.
 func (fn *function) into(e *expr, reg int) {
 	fn.discharge(e)
 	switch e.kind {
@@ -98,7 +98,7 @@ func (fn *function) intoAny(e *expr) {
 	}
 }
 
-// toRegister puts the value of an expression into a register, whichever way the jumps go.
+// toRegister emits the code that stores the value of an expression in a register, whatever jumps are taken.
 func (fn *function) toRegister(e *expr, reg int) {
 	fn.into(e, reg)
 	if e.kind == exJump {
@@ -124,10 +124,9 @@ func (fn *function) toRegister(e *expr, reg int) {
 	e.become(exNonReloc, reg)
 }
 
-func (fn *function) toNextRegister(e *expr) { fn.toNextRegisterOf(e) }
-
-// toNextRegisterOf puts an expression into the next free register.
-func (fn *function) toNextRegisterOf(e *expr) int {
+// toNextRegister emits the code that stores the value of an expression in the next free register. It returns the
+// register.
+func (fn *function) toNextRegister(e *expr) int {
 	fn.discharge(e)
 	fn.releaseExpr(e)
 	fn.reserve(1)
@@ -135,22 +134,23 @@ func (fn *function) toNextRegisterOf(e *expr) int {
 	return e.info
 }
 
-// toAnyRegister puts an expression into a register, unless it has one already.
+// toAnyRegister returns the register of an expression. If the expression has none, it emits the code that stores the
+// value in the next free one.
 func (fn *function) toAnyRegister(e *expr) int {
 	fn.discharge(e)
 	if e.kind == exNonReloc {
 		if !e.hasJumps() {
 			return e.info
 		}
-		if e.info >= len(fn.active) { // not a variable's register
+		if e.info >= len(fn.active) { // the register has no variable
 			fn.toRegister(e, e.info)
 			return e.info
 		}
 	}
-	return fn.toNextRegisterOf(e)
+	return fn.toNextRegister(e)
 }
 
-// toValue makes an expression a constant or a register.
+// toValue emits the code that is needed for an expression to be a constant or in a register.
 func (fn *function) toValue(e *expr) {
 	if e.hasJumps() {
 		fn.toAnyRegister(e)
@@ -159,7 +159,7 @@ func (fn *function) toValue(e *expr) {
 	}
 }
 
-// toRK makes an expression an operand: a constant if possible, else a register.
+// toRK returns an expression as an RK operand: a constant if possible, and otherwise a register.
 func (fn *function) toRK(e *expr) int {
 	fn.toValue(e)
 	index := maxRKIndex + 1
@@ -180,14 +180,14 @@ func (fn *function) toRK(e *expr) int {
 	return fn.toAnyRegister(e)
 }
 
-// indexBy makes of the table in reg the expression table[key].
+// indexBy sets e to the expression table[key] with the table in reg.
 func (fn *function) indexBy(e *expr, reg int, key *expr) {
 	aux := fn.toRK(key)
 	e.become(exIndexed, reg)
 	e.aux = aux
 }
 
-// store assigns e to a variable.
+// store emits the code that assigns e to a variable.
 func (fn *function) store(target, e *expr) {
 	switch target.kind {
 	case exLocal:
@@ -206,7 +206,7 @@ func (fn *function) store(target, e *expr) {
 	fn.releaseExpr(e)
 }
 
-// storeField emits the assignment to a library's field, which fails at run time.
+// storeField emits the code of an assignment to a library's field. The assignment fails at run time.
 func (fn *function) storeField(target, e *expr) {
 	val := fn.toAnyRegister(e)
 	fn.reserve(2)
@@ -217,7 +217,7 @@ func (fn *function) storeField(target, e *expr) {
 	fn.free -= 2
 }
 
-// self emits the fetching of a method and of the object of the call.
+// self emits the code that loads a method and its object.
 func (fn *function) self(e, key *expr) {
 	object := fn.toAnyRegister(e)
 	fn.releaseExpr(e)
@@ -228,8 +228,8 @@ func (fn *function) self(e, key *expr) {
 	e.set(exNonReloc, base)
 }
 
-// adjustAssign adjusts n expressions, the last of them e, to vars variables: it adds nils, or asks the
-// last expression for more values.
+// adjustAssign adjusts a list of n expressions to vars variables. The last expression is e. If there are too few
+// values, e returns more, or nils follow.
 func (fn *function) adjustAssign(vars, n int, e *expr) {
 	extra := vars - n
 	if e.kind == exCall || e.kind == exVararg {

@@ -2,10 +2,7 @@ package lua
 
 import "math"
 
-// Operators.
-
-// jumpIfFalse lets the code go on when e is true, and adds the jump that is
-// taken when it is not.
+// jumpIfFalse emits a jump that is taken if e is false. The next instruction runs if e is true.
 func (fn *function) jumpIfFalse(e *expr) {
 	fn.discharge(e)
 	jump := noJumps
@@ -22,7 +19,7 @@ func (fn *function) jumpIfFalse(e *expr) {
 	e.trueJumps = noJumps
 }
 
-// jumpIfTrue lets the code go on when e is false.
+// jumpIfTrue emits a jump that is taken if e is true. The next instruction runs if e is false.
 func (fn *function) jumpIfTrue(e *expr) {
 	fn.discharge(e)
 	jump := noJumps
@@ -38,14 +35,14 @@ func (fn *function) jumpIfTrue(e *expr) {
 	e.falseJumps = noJumps
 }
 
-// invert turns the condition of a jump around.
+// invert inverts the condition of a jump.
 func (fn *function) invert(e *expr) {
 	at := fn.conditionAt(e.info)
 	fn.code[at] = fn.code[at].withA(1 - fn.code[at].a())
 }
 
-// jumpOn emits a jump that is taken when e is as wanted. For "not" the operand itself is
-// tested.
+// jumpOn emits a jump that is taken if the truth of e is wanted. It replaces an opNot by the inverse test of the
+// operand.
 func (fn *function) jumpOn(e *expr, wanted bool) jumps {
 	if e.kind == exReloc {
 		if i := fn.code[e.info]; i.op() == opNot {
@@ -76,7 +73,7 @@ func (fn *function) unary(t token, e *expr) {
 	switch t {
 	case '-':
 		if !e.isNumeral() {
-			fn.toAnyRegister(e) // the operand is no constant
+			fn.toAnyRegister(e) // the operand must not be a constant
 		}
 		zero := newExpr(exNumber, 0)
 		fn.arith(opUnm, e, &zero)
@@ -108,7 +105,7 @@ func (fn *function) not(e *expr) {
 	fn.dropValues(e.trueJumps)
 }
 
-// infix prepares the left operand, before the right one is read.
+// infix prepares the left operand, before the right one is parsed.
 func (fn *function) infix(t token, e *expr) {
 	switch t {
 	case tkAnd:
@@ -116,7 +113,7 @@ func (fn *function) infix(t token, e *expr) {
 	case tkOr:
 		fn.jumpIfTrue(e)
 	case tkConcat:
-		fn.toNextRegister(e) // operands must follow each other
+		fn.toNextRegister(e) // the operands must be in adjacent registers
 	case '+', '-', '*', '/', '%', '^':
 		if !e.isNumeral() {
 			fn.toRK(e)
@@ -126,7 +123,7 @@ func (fn *function) infix(t token, e *expr) {
 	}
 }
 
-// postfix applies a binary operator to two operands; the result is in left.
+// postfix applies a binary operator to two operands, and stores the result in left.
 func (fn *function) postfix(t token, op opcode, left, right *expr) {
 	switch t {
 	case tkAnd:
@@ -152,7 +149,7 @@ func (fn *function) postfix(t token, op opcode, left, right *expr) {
 	}
 }
 
-// concat makes of a .. (b .. c) one instruction.
+// concat emits one instruction for a .. (b .. c).
 func (fn *function) concat(left, right *expr) {
 	fn.toValue(right)
 	if right.kind == exReloc {
@@ -167,8 +164,7 @@ func (fn *function) concat(left, right *expr) {
 	fn.arith(opConcat, left, right)
 }
 
-// arith emits an arithmetic operation, or does it when both operands are
-// numerals.
+// arith emits an arithmetic operation, or computes it if both operands are numerals.
 func (fn *function) arith(op opcode, left, right *expr) {
 	if fn.fold(op, left, right) {
 		return
@@ -188,8 +184,8 @@ func (fn *function) arith(op opcode, left, right *expr) {
 	left.set(exReloc, fn.emit(op, 0, b, c))
 }
 
-// fold computes an operation on numerals, unless its result would not be the
-// same as at run time.
+// fold computes an operation on numerals. It returns false if an operand is not a numeral, for a division by 0, and for
+// a NaN.
 func (fn *function) fold(op opcode, left, right *expr) bool {
 	if !left.isNumeral() || !right.isNumeral() {
 		return false
@@ -222,7 +218,7 @@ func (fn *function) compare(op opcode, wanted bool, left, right *expr) {
 	left.set(exJump, fn.conditional(encode(op, flag(wanted), b, c)).first)
 }
 
-// compareSwapped makes of a > b the comparison b < a.
+// compareSwapped emits the comparison a > b as b < a.
 func (fn *function) compareSwapped(op opcode, left, right *expr) {
 	b, c := fn.toRK(left), fn.toRK(right)
 	fn.releaseExpr(right)

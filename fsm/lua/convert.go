@@ -6,8 +6,6 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// The border between Lua values and replies.
-
 var (
 	fieldOK        = newConstant("ok")
 	fieldDouble    = newConstant("double")
@@ -20,18 +18,18 @@ var (
 	fieldIgnore    = newConstant("ignore_error_stats_update")
 )
 
-// maxReplyDepth is how deep a reply nests, as Lua's stack would allow.
+// maxReplyDepth limits the nesting of a reply, about as Lua's stack does in Redis.
 const maxReplyDepth = 2600
 
-// single is a table with one field.
+// single returns a table with one field.
 func (l *state) single(field *str, v value) value {
 	t := l.newTable(0, 1)
 	t.set(l, value{o: field}, v)
 	return value{o: t}
 }
 
-// fromReply is a reply of the host as a Lua value. What RESP2 has not becomes what RESP2
-// would send, unless the script chose RESP3.
+// fromReply converts a reply of the host to a Lua value. Unless the script chose RESP3, types of RESP3 are first
+// replaced by those that RESP2 sends instead.
 func (l *state) fromReply(v protocol.Value, depth int) (value, *raised) {
 	if depth > maxReplyDepth {
 		return nilValue, l.redisError("reached lua stack limit")
@@ -106,7 +104,7 @@ func (l *state) fromArray(elems []protocol.Value, depth int) (value, *raised) {
 	return value{o: t}, nil
 }
 
-// fromPairs makes an array of arrays of two.
+// fromPairs returns an array with an array for each pair.
 func (l *state) fromPairs(elems []protocol.Value, depth int) (value, *raised) {
 	l.charge(int64(len(elems)) / 2)
 	t := l.newTable(0, 0)
@@ -120,7 +118,7 @@ func (l *state) fromPairs(elems []protocol.Value, depth int) (value, *raised) {
 	return value{o: t}, nil
 }
 
-// fromEntries makes {map={…}} or {set={…}}.
+// fromEntries returns {map={…}} or {set={…}}.
 func (l *state) fromEntries(v protocol.Value, depth int) (value, *raised) {
 	field, step := fieldSet, 1
 	if v.Kind == protocol.KindMap {
@@ -147,7 +145,7 @@ func (l *state) fromEntries(v protocol.Value, depth int) (value, *raised) {
 	return l.single(field, value{o: inner}), nil
 }
 
-// oneLine replaces line breaks, which would end a reply's line.
+// oneLine replaces line breaks, since they would end the line of the reply.
 func oneLine(s string) string {
 	if strings.IndexByte(s, '\r') < 0 && strings.IndexByte(s, '\n') < 0 {
 		return s
@@ -155,12 +153,12 @@ func oneLine(s string) string {
 	return strings.NewReplacer("\r", " ", "\n", " ").Replace(s)
 }
 
-// toReply is what a script returns as a reply.
+// toReply converts the result of a script to a reply.
 func (l *state) toReply(v value, depth int) protocol.Value {
 	l.charge(1)
 	switch x := v.o.(type) {
 	case *str:
-		l.stands(len(x.s))
+		l.chargeReply(len(x.s))
 		return protocol.Bulk(x.s)
 	case numberTag:
 		return protocol.Integer(toInt64(v.n))
@@ -184,18 +182,18 @@ func (l *state) toReply(v value, depth int) protocol.Value {
 	}
 }
 
-// textField is a field that is a string; numbers are none.
+// textField returns a field that is a string. It returns false for other types, even for numbers.
 func (l *state) textField(t *table, field *str) (string, bool) {
 	s, is := t.getStr(l, field).str()
 	if !is {
 		return "", false
 	}
-	l.stands(len(s.s))
+	l.chargeReply(len(s.s))
 	return s.s, true
 }
 
-// tableReply is a table as a reply: a kind that one of its fields names, or an array up to the first
-// nil.
+// tableReply converts a table to a reply. A field such as "err" or "map" selects the kind of the reply. Without such a
+// field the reply is the array up to the first nil.
 func (l *state) tableReply(t *table, depth int) protocol.Value {
 	if len(t.nodes) > 0 {
 		if v, is := l.namedReply(t, depth); is {
@@ -214,7 +212,7 @@ func (l *state) tableReply(t *table, depth int) protocol.Value {
 	}
 }
 
-// replyBytes is what an element of a reply is charged.
+// replyBytes is the charge for an element of a reply.
 const replyBytes = 128
 
 func (l *state) namedReply(t *table, depth int) (protocol.Value, bool) {

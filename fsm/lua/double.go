@@ -2,12 +2,11 @@ package lua
 
 import "math"
 
-// Elementary functions must give the same bits on every architecture. Package math does not: some
-// functions have assembly on some processors, and the compiler fuses multiplications with additions
-// on others. The functions here compute with about 100 bits, as unevaluated sums of two floats,
-// from operations that IEEE 754 defines to the bit (and [math.FMA], which is exact everywhere).
-// Rounded to 53 bits the result is correctly rounded but for a handful of arguments, so nearly
-// always equal to glibc's, which Redis would give.
+// Elementary functions must return the same bits on all processors. Those of package math do not: some have assembly on
+// some processors, and the compiler fuses multiplications with additions on others. The functions here compute with
+// about 100 bits, as sums of two floats that are not evaluated. They use only operations that IEEE 754 defines to the
+// last bit, and [math.FMA], which is exact. Rounded to 53 bits, nearly all results are correctly rounded, and so equal
+// to those of glibc and Redis.
 
 // double is hi + lo, with |lo| at most half a unit in the last place of hi.
 type double struct{ hi, lo float64 }
@@ -18,7 +17,7 @@ var (
 	piHalf  = double{0x1.921fb54442d18p+0, 0x1.1a62633145c07p-54}
 	piTwo   = double{0x1.921fb54442d18p+1, 0x1.1a62633145c07p-53}
 	log10e  = double{0x1.bcb7b1526e50ep-2, 0x1.95355baaafad3p-57}
-	piTail3 = -0x1.f1976b7ed8fbcp-110 // of piHalf
+	piTail3 = -0x1.f1976b7ed8fbcp-110 // the third part of piHalf
 )
 
 func fromFloat(a float64) double { return double{a, 0} }
@@ -77,14 +76,15 @@ func (a double) sqrt() double {
 	return quickTwoSum(r, rest.hi/float64(2*r))
 }
 
-// scale is a * 2^k, exactly.
+// scale returns the exact a * 2^k.
 func (a double) scale(k int) double { return double{math.Ldexp(a.hi, k), math.Ldexp(a.lo, k)} }
 
 var oneDouble = double{1, 0}
 
-// expm1 is e^a - 1, and k such that the result is to be taken as (1 + it) * 2^k.
+// expParts returns m and k such that e^a is (1 + m) * 2^k.
+//
 // Requires: |a| < 750.
-func expm1Parts(a double) (m double, k int) {
+func expParts(a double) (m double, k int) {
 	k = int(math.Floor(a.hi/ln2.hi + 0.5))
 	const halvings = 9
 	r := a.sub(ln2.mul(fromFloat(float64(k)))).scale(-halvings)
@@ -101,20 +101,20 @@ func expm1Parts(a double) (m double, k int) {
 }
 
 func expDouble(a double) double {
-	m, k := expm1Parts(a)
+	m, k := expParts(a)
 	return oneDouble.add(m).scale(k)
 }
 
-// expm1Double is e^a - 1 without loss for small a.
+// expm1Double returns e^a - 1, and loses no bits for a small a.
 func expm1Double(a double) double {
-	m, k := expm1Parts(a)
+	m, k := expParts(a)
 	if k == 0 {
 		return m
 	}
 	return oneDouble.add(m).scale(k).sub(oneDouble)
 }
 
-// logDouble is the natural logarithm of a positive, finite number.
+// logDouble returns the natural logarithm of a positive, finite number.
 func logDouble(x float64) double {
 	m, e := math.Frexp(x)
 	if m < math.Sqrt2/2 {
@@ -135,8 +135,9 @@ func logDouble(x float64) double {
 	return y.add(delta).add(ln2.mul(fromFloat(float64(e))))
 }
 
-// sinCosDouble is the sine and cosine of an a within a quarter of pi, and little
-// more.
+// sinCosDouble returns the sine and cosine of an angle.
+//
+// Requires: |a| is at most slightly more than pi/4.
 func sinCosDouble(a double) (sin, cos double) {
 	square := a.mul(a).neg()
 	sin, cos = oneDouble, oneDouble
@@ -147,7 +148,9 @@ func sinCosDouble(a double) (sin, cos double) {
 	return sin.mul(a), cos
 }
 
-// atan2Double is the angle of the point (x, y), for x >= 0, y >= 0 and not both 0.
+// atan2Double returns the angle of the point (x, y).
+//
+// Requires: x >= 0, y >= 0, and one of them is not 0.
 func atan2Double(y, x double) double {
 	angle := fromFloat(roughAtan2(y.hi, x.hi))
 	var s, c double
@@ -156,12 +159,12 @@ func atan2Double(y, x double) double {
 	} else {
 		s, c = sinCosDouble(angle)
 	}
-	// The tangent of what is missing, which is below 10^-11, is that angle.
-	missing := y.mul(c).sub(x.mul(s)).div(x.mul(c).add(y.mul(s)))
-	return angle.add(missing)
+	// The error of the angle is below 10^-11, and so equal to its tangent.
+	err := y.mul(c).sub(x.mul(s)).div(x.mul(c).add(y.mul(s)))
+	return angle.add(err)
 }
 
-// roughAtan2 is the angle with about 40 good bits.
+// roughAtan2 is atan2Double with about 40 correct bits.
 func roughAtan2(y, x float64) float64 {
 	if y > x {
 		return piHalf.hi - roughAtan2(x, y)

@@ -5,11 +5,10 @@ import (
 	"math/big"
 )
 
-// elementarySteps is what a function of this file is charged: it takes about as long as so
-// many instructions.
+// elementarySteps is the charge for a function of this file, which takes about as long as this number of instructions.
 const elementarySteps = 50
 
-// tiny: below it a function f with f(x) = x + O(x^3) rounds to x.
+// tiny is the bound below which a function f with f(x) = x + O(x^3) rounds to x.
 const tiny = 1.0 / (1 << 28)
 
 func exp(x float64) float64 {
@@ -38,7 +37,7 @@ func log10(x float64) float64 {
 	return logDouble(x).mul(log10e).float()
 }
 
-// logSpecial is the logarithm of what has no finite one; of a negative number invalid.
+// logSpecial returns the logarithm of x if it is not finite. For a negative number it is invalid.
 func logSpecial(x, invalid float64) (float64, bool) {
 	switch {
 	case x != x || math.IsInf(x, 1):
@@ -52,7 +51,7 @@ func logSpecial(x, invalid float64) (float64, bool) {
 	}
 }
 
-// pow is x^y with the special cases of C.
+// pow returns x^y with the special cases of C.
 func pow(x, y float64) float64 {
 	switch {
 	case y == 0 || x == 1:
@@ -90,7 +89,7 @@ func withSign(r float64, negative bool) float64 {
 	return r
 }
 
-// powInfinite is a to the power of an infinity.
+// powInfinite returns a^inf or a^-inf.
 func powInfinite(a float64, positive bool) float64 {
 	switch {
 	case a == 1:
@@ -153,8 +152,9 @@ func tanh(x float64) float64 {
 	return math.Copysign(m.div(m.add(fromFloat(2))).float(), x)
 }
 
-// reduce returns x less a multiple of half pi, and that multiple modulo 4. Requires: x
-// is finite.
+// reduce returns x - k*pi/2 for the k nearest to x/(pi/2), and k modulo 4.
+//
+// Requires: x is finite.
 func reduce(x float64) (double, int) {
 	if math.Abs(x) >= 1<<27 {
 		return reduceLarge(x)
@@ -164,14 +164,14 @@ func reduce(x float64) (double, int) {
 	return r, int(int64(k) & 3)
 }
 
-// twoOverPi is 2/pi in 1216 bits, enough for the largest float.
+// twoOverPi has 1216 bits of 2/pi, which suffice for the largest float.
 const twoOverPi = "a2f9836e4e441529fc2757d1f534ddc0db6295993c439041fe5163abdebbc561b7246e3a424dd2e006492eea09d1921cfe1deb1cb129a73ee88235f52ebb4484" +
 	"e99c7026b45f7e413991d639835339f49c845f8bbdf9283b1ff897ffde05980fef2f118b5a0a6d1f6d367ecf27cb09b74f463f669e5fea2d7527bac7ebe5f17b" +
 	"3d0739f78a5292ea6bfb5fb11f8d5d0856033046fc7b6bab"
 
 const twoOverPiBits = 1216
 
-// reduceLarge is reduce with integers: the fraction of |x| * 2/pi, to 128 bits.
+// reduceLarge is reduce for large numbers. It computes 128 bits of the fraction of |x| * 2/pi with integers.
 func reduceLarge(x float64) (double, int) {
 	fraction, exponent := math.Frexp(math.Abs(x))
 	product, _ := new(big.Int).SetString(twoOverPi, 16)
@@ -196,7 +196,7 @@ func reduceLarge(x float64) (double, int) {
 	return r, k & 3
 }
 
-// exactUint is n * 2^scale.
+// exactUint returns the exact n * 2^scale.
 func exactUint(n uint64, scale int) double {
 	return twoSum(math.Ldexp(float64(n>>32), scale+32), math.Ldexp(float64(n&(1<<32-1)), scale))
 }
@@ -250,7 +250,9 @@ func tan(x float64) float64 {
 	return s.div(c).float()
 }
 
-// leg is the square root of 1 - x*x, for |x| <= 1.
+// leg returns the square root of 1 - x*x.
+//
+// Requires: |x| <= 1.
 func leg(x float64) double { return twoSum(1, x).mul(twoSum(1, -x)).sqrt() }
 
 func asin(x float64) float64 {
@@ -298,7 +300,7 @@ func atan2(y, x float64) float64 {
 	if y == 0 || x == 0 || math.IsInf(y, 0) || math.IsInf(x, 0) {
 		return math.Atan2(y, x) // a multiple of a quarter of pi
 	}
-	// Scaled to the middle of the range, nothing over- or underflows.
+	// The scaled operands neither overflow nor underflow.
 	_, ey := math.Frexp(y)
 	_, ex := math.Frexp(x)
 	switch {
@@ -316,7 +318,7 @@ func atan2(y, x float64) float64 {
 	return math.Copysign(angle.float(), y)
 }
 
-// fmod is the remainder with the sign of x, exactly.
+// fmod returns the exact remainder of x/y with the sign of x.
 func fmod(x, y float64) float64 {
 	if r := math.Mod(x, y); r == r {
 		return r

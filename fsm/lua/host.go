@@ -2,7 +2,7 @@ package lua
 
 import "github.com/holdfast/holdfast/protocol"
 
-// Log levels of redis.log, as [Host.Log] gets them.
+// Log levels of redis.log.
 const (
 	LogDebug = iota
 	LogVerbose
@@ -10,26 +10,24 @@ const (
 	LogWarning
 )
 
-// Host is a script's way to the keys. Every answer must be a function of the replicated state alone.
+// Host runs the commands of a script. Each result must depend on the arguments and the replicated state alone.
 type Host interface {
-	// Call runs the command of redis.call and redis.pcall. words is the command and the arguments,
-	// converted from Lua by the rules of Redis. The slice is valid until Call returns, the strings for
-	// ever. The name is in any case, as in the script. resp is 2 or 3, by redis.setresp. It matters only
-	// for replies whose elements differ between the two; the engine itself turns maps into arrays and so
-	// on.
+	// Call runs the command of a redis.call or redis.pcall. words has the name, in the case of the script, and the
+	// arguments, converted from Lua by the rules of Redis. The slice is valid until Call returns; the strings stay valid.
+	// resp is the version that redis.setresp has set. The host needs it only if the elements of the reply differ between
+	// versions; the engine converts the types of the reply, such as maps to arrays.
 	//
-	// An error is a Value of KindError whose Str has a prefix and no line break. The engine raises the
-	// error (call) or returns it (pcall). The host must know some errors in the words of Redis:
+	// An error is a Value of KindError whose Str has a prefix and no line break. redis.call raises the error, and
+	// redis.pcall returns it. Some errors must have the texts of Redis:
 	//   - "ERR Unknown Redis command called from script"
 	//   - "ERR Wrong number of args calling Redis command from script"
 	//   - "ERR This Redis command is not allowed from script"
 	//   - "ERR Write commands are not allowed from read-only scripts."
 	Call(words []string, resp int) protocol.Value
-	// CheckACL answers redis.acl_check_cmd: may the caller run words? An
-	// unknown command is the error text "ERR Invalid command passed to
-	// redis.acl_check_cmd()", else errText is empty.
+	// CheckACL is redis.acl_check_cmd. It reports whether the user may run a command. For an unknown command errText is
+	// "ERR Invalid command passed to redis.acl_check_cmd()", else it is empty.
 	CheckACL(words []string) (allowed bool, errText string)
-	// Log is redis.log, on every replica. level is a Log constant.
+	// Log is redis.log. Each replica calls it. level is one of the Log constants.
 	Log(level int, message string)
 }
 
@@ -40,9 +38,9 @@ type Env struct {
 	Host       Host
 	// SHA is the script's hash in lower case hex, for error texts.
 	SHA string
-	// Seed begins the sequence of math.random: the same sequence in all runs with the same seed; 0: the
-	// sequence of a Redis that has just started. The seed must come from the log.
+	// Seed is the seed of math.random, and must come from the log. The seed 0 gives the numbers of a Redis that has just
+	// started.
 	Seed uint64
-	// Limits bounds the run; a field that is 0 has the default.
+	// Limits limits the run. A field that is 0 stands for its default.
 	Limits Limits
 }

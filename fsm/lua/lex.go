@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// token is a byte, for a token of one character, or a tk.
+// token is the kind of a token: one of the constants, or the byte of a token of one character.
 type token int
 
-// Reserved words come first, in the order of their names below.
+// The tokens, in the order of tokenNames. Reserved words are first.
 const (
 	tkAnd token = iota + 257
 	tkBreak
@@ -49,7 +49,7 @@ var tokenNames = [...]string{
 	"<number>", "<name>", "<string>", "<eof>",
 }
 
-// reserved maps the reserved words to tokens. Lua 5.1 has no goto: the word is a plain name.
+// reserved has the tokens of the reserved words. In Lua 5.1, goto is not reserved.
 var reserved = func() map[string]token {
 	m := make(map[string]token)
 	for t := tkAnd; t <= tkWhile; t++ {
@@ -58,7 +58,7 @@ var reserved = func() map[string]token {
 	return m
 }()
 
-// lexeme is a token and a value.
+// lexeme is a token with its value.
 type lexeme struct {
 	t token
 	n float64
@@ -69,29 +69,29 @@ type lexeme struct {
 type lexer struct {
 	src      string
 	pos      int
-	line     int // of the current token
-	lastLine int // of the token before
+	line     int // the line of the current token
+	lastLine int // the line of the token before the current one
 	current  lexeme
 	ahead    lexeme
 	hasAhead bool
-	// start is the beginning of the token read last, and last its value, for messages.
+	// last is the last token that was read, and start its index in src, for messages.
 	start     int
 	last      lexeme
 	chunkName string
 }
 
-// syntaxError is a compile error with the position in the text.
+// syntaxError is a compile error. The text has the position.
 type syntaxError struct{ text string }
 
 func (e *syntaxError) Error() string { return e.text }
 
-// fail ends the compilation by a panic, recovered in compile: the compiler's functions recurse deeply, and
-// all can fail.
+// fail ends the compilation with a panic, which compileChunk recovers. All functions of the compiler can fail, and they
+// recurse deeply.
 func (x *lexer) fail(message string) {
 	panic(&syntaxError{text: fmt.Sprintf("%s:%d: %s", chunkID(x.chunkName), x.line, message)})
 }
 
-// failNear names the text at which the error was found.
+// failNear fails with a message that quotes the text near the error.
 func (x *lexer) failNear(message, near string) {
 	if zero := strings.IndexByte(near, 0); zero >= 0 {
 		near = near[:zero]
@@ -99,13 +99,13 @@ func (x *lexer) failNear(message, near string) {
 	x.fail(message + " near '" + near + "'")
 }
 
-// failHere is a syntax error at the current token.
+// failHere fails at the current token.
 func (x *lexer) failHere(message string) { x.failNear(message, x.describe(x.current.t)) }
 
-// failText is a syntax error within the token being read.
+// failText fails in the middle of a token.
 func (x *lexer) failText(message string) { x.failNear(message, x.src[x.start:x.pos]) }
 
-// describe is a token in a message: the text, if the token has any.
+// describe returns a token for a message: the text of a name, number or string, and otherwise the name of the token.
 func (x *lexer) describe(t token) string {
 	switch t {
 	case tkString:
@@ -134,9 +134,9 @@ func tokenText(t token) string {
 	}
 }
 
-// chunkID is the name of a source in messages: the text behind "@", or the beginning of the text.
+// chunkID returns the name of a source for messages: the name behind "@" or "=", or the start of the source itself.
 func chunkID(name string) string {
-	// Redis's Lua keeps 80 bytes for the whole.
+	// Redis's Lua has a buffer of 80 bytes for it.
 	const maxNamed, maxFile, maxText = 79, 72, 63
 	if zero := strings.IndexByte(name, 0); zero >= 0 {
 		name = name[:zero]
@@ -179,8 +179,7 @@ func (x *lexer) lookAhead() token {
 	return x.ahead.t
 }
 
-// peek returns the byte at an offset, 0 behind the end. A zero byte in the source is
-// told apart by atEnd.
+// peek returns the byte at an offset from the position, or 0 behind the end. The source may have zero bytes, too.
 func (x *lexer) peek(offset int) byte {
 	if x.pos+offset < len(x.src) {
 		return x.src[x.pos+offset]
@@ -232,7 +231,7 @@ func (x *lexer) read() lexeme {
 	return lexeme{t: tkEOF}
 }
 
-// operator reads = < > ~ with an optional = behind, or a single byte.
+// operator reads an operator of one byte, or one of == <= >= ~=.
 func (x *lexer) operator(c byte) lexeme {
 	x.pos++
 	if x.peek(0) == '=' {
@@ -255,7 +254,7 @@ func (x *lexer) operator(c byte) lexeme {
 	return lexeme{t: token(c)}
 }
 
-// dots reads . .. ... or a number.
+// dots reads a token that begins with a dot: . .. ... or a number.
 func (x *lexer) dots() lexeme {
 	switch {
 	case isDecimalDigit(x.peek(1)):
@@ -287,7 +286,7 @@ func (x *lexer) name() lexeme {
 	return lexeme{t: tkName, s: text}
 }
 
-// numeral takes all bytes that look like part of a number, and then reads the number.
+// numeral reads all bytes that may be part of a number, and then parses the number.
 func (x *lexer) numeral() lexeme {
 	for isDecimalDigit(x.peek(0)) || x.peek(0) == '.' {
 		x.pos++

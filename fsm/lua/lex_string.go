@@ -2,7 +2,7 @@ package lua
 
 import "strings"
 
-// comment skips a comment, from the second dash on.
+// comment skips a comment. The position is at the second dash.
 func (x *lexer) comment() {
 	x.pos++
 	if x.peek(0) == '[' {
@@ -29,8 +29,8 @@ func (x *lexer) bracket() lexeme {
 	return lexeme{t: '['}
 }
 
-// longBracket reads [ and, if they follow, level equal signs and [. Without the second [ there is no long
-// bracket; without equal signs only the first [ is consumed.
+// longBracket reads an opening long bracket: a [, any number of equal signs, and a second [. The level is the number of
+// equal signs. If the second [ is missing, isLong is false.
 func (x *lexer) longBracket() (level int, isLong bool) {
 	x.pos++
 	for x.peek(0) == '=' {
@@ -44,8 +44,8 @@ func (x *lexer) longBracket() (level int, isLong bool) {
 	return level, false
 }
 
-// long reads the inside of a long string or comment up to the closing bracket. A line break at the
-// beginning is dropped, and every other line break becomes \n.
+// long reads the text of a long string or comment, and the closing bracket. It drops a line break at the start of the
+// text, and replaces other line breaks by \n.
 func (x *lexer) long(level int, unfinished string) string {
 	if c := x.peek(0); !x.atEnd() && (c == '\n' || c == '\r') {
 		x.newline()
@@ -73,7 +73,8 @@ func (x *lexer) long(level int, unfinished string) string {
 	return ""
 }
 
-// closesLong reads a closing bracket of the level, or a part of one.
+// closesLong reads a ], any number of equal signs and, if their number is level, a second ]. It reports whether these
+// are a closing bracket of the level.
 func (x *lexer) closesLong(level int) bool {
 	x.pos++
 	n := 0
@@ -119,11 +120,11 @@ func (x *lexer) quoted(quote byte) string {
 	}
 }
 
-// escape reads an escape sequence in a string that began with quote and has text so far.
+// escape reads an escape sequence, and appends its value to text. quote is the quote that began the string.
 func (x *lexer) escape(quote byte, text *strings.Builder) {
 	x.pos++
 	if x.atEnd() {
-		return // the string is unfinished; its loop says so
+		return // quoted reports the unfinished string
 	}
 	c := x.src[x.pos]
 	if i := strings.IndexByte("abfnrtv", c); i >= 0 {

@@ -2,32 +2,32 @@ package lua
 
 import "strconv"
 
-// library is the global functions and the tables of functions. Redis makes both read-only, so one set
-// serves all runs, also concurrent runs, and the compiler may resolve a function once and for all.
+// library has the global functions, and the tables of functions such as string. As in Redis, they are read-only, so
+// concurrent runs share them, and the compiler can resolve functions.
 type library struct {
 	globals    *table
 	globalMeta *table
 	stringMeta *table
 	// lastID is the highest identity in the library.
-	lastID uint32
-	// jsonNull is cjson.null, errorHandler the handler that Redis passes uncaught errors to.
-	jsonNull, errorHandler value
-	// fields has the fields of the tables again, for the compiler: unlike a search in a table, a search in
-	// a map charges no run.
+	lastID       uint32
+	jsonNull     value // cjson.null
+	errorHandler value // the handler to which Redis passes uncaught errors
+	// fields has the fields of the tables once more, for the compiler. Unlike a search in a table, a search in a map
+	// charges no run.
 	fields map[*table]map[string]value
 }
 
-// shared is the library of this release. Runs and compilations carry a pointer to it, so nothing in the
-// library refers to this variable.
+// shared is the library of this release. The functions of the library use state.lib instead, since a reference to this
+// variable would be an initialization cycle.
 var shared = newLibrary()
 
-// entry is a library function and a name.
+// entry is a library function with its name.
 type entry struct {
 	name string
 	fn   func(l *state, args []value) (int, *raised)
 }
 
-// libraryBuilder makes a library, with a state that has no budget to speak of.
+// libraryBuilder builds a library. Its state has an unlimited budget.
 type libraryBuilder struct {
 	*library
 	l *state
@@ -78,7 +78,7 @@ func (b *libraryBuilder) set(t *table, name string, v value) {
 	b.fields[t][name] = v
 }
 
-// protect makes a table and the tables in it read-only.
+// protect makes a table and the tables in its fields read-only.
 func (b *libraryBuilder) protect(t *table) {
 	if t.readonly {
 		return
@@ -91,11 +91,10 @@ func (b *libraryBuilder) protect(t *table) {
 	}
 }
 
-// fixed is the global of a name, nil if there is none. KEYS, ARGV and _G differ between runs and are not
-// here.
+// fixed returns a global variable that is the same in all runs, or nil. KEYS, ARGV and _G differ between runs.
 func (lib *library) fixed(name string) value { return lib.fields[lib.globals][name] }
 
-// field is a field of a table of the library.
+// field returns a field of a table of the library, or nil.
 func (lib *library) field(t *table, name string) value { return lib.fields[t][name] }
 
 // missingGlobal is the __index of the table of globals.
@@ -110,7 +109,8 @@ func missingGlobal(l *state, args []value) (int, *raised) {
 	return 0, l.fail("Script attempted to access nonexistent global variable '" + cString(name) + "'")
 }
 
-// globalTable is _G: the library's globals with KEYS and ARGV, made at the first use in a run.
+// globalTable returns _G, which has the globals of the library, KEYS, ARGV and itself. The first call in a run creates
+// it.
 func (l *state) globalTable() *table {
 	if l.globals != nil {
 		return l.globals
@@ -130,9 +130,7 @@ func (l *state) globalTable() *table {
 	return t
 }
 
-// Arguments of library functions, numbered from 1 as in messages.
-
-// arg returns an argument, nil when it was not given.
+// arg returns the argument n, or nil if it is missing. As in messages, the first argument is 1.
 func arg(args []value, n int) value {
 	if n <= len(args) {
 		return args[n-1]
@@ -169,7 +167,7 @@ func (l *state) checkFunction(args []value, n int) *raised {
 	return l.wrongType(args, n, "function")
 }
 
-// textOf is a string or a number as a string.
+// textOf returns the text of a string or a number. It returns false for other types.
 func (l *state) textOf(v value) (string, bool) {
 	switch x := v.o.(type) {
 	case *str:
@@ -182,7 +180,7 @@ func (l *state) textOf(v value) (string, bool) {
 	}
 }
 
-// stringValue makes a number a string, as operations on strings do.
+// stringValue returns a number as a string, and any other value unchanged.
 func (l *state) stringValue(v value) value {
 	if _, is := v.o.(numberTag); is {
 		return l.newString(formatNumber(v.n))
@@ -215,7 +213,7 @@ func (l *state) checkNumber(args []value, n int) (float64, *raised) {
 	return 0, l.wrongType(args, n, "number")
 }
 
-// checkInt is a number as C's int: bits above 32 are cut off.
+// checkInt returns an argument as a C int: the lower 32 bits of the number.
 func (l *state) checkInt(args []value, n int) (int, *raised) {
 	x, err := l.checkNumber(args, n)
 	return int(int32(toInt64(x))), err
@@ -228,7 +226,7 @@ func (l *state) optInt(args []value, n, otherwise int) (int, *raised) {
 	return l.checkInt(args, n)
 }
 
-// checkInt64 is a number as C's ptrdiff_t.
+// checkInt64 returns an argument as a C ptrdiff_t.
 func (l *state) checkInt64(args []value, n int) (int64, *raised) {
 	x, err := l.checkNumber(args, n)
 	return toInt64(x), err
@@ -241,13 +239,13 @@ func (l *state) optInt64(args []value, n int, otherwise int64) (int64, *raised) 
 	return l.checkInt64(args, n)
 }
 
-// one is the return of a library function with one result.
+// one pushes the only result of a library function, and returns the number of results.
 func (l *state) one(v value) (int, *raised) {
 	l.push(v)
 	return 1, nil
 }
 
-// hex12 writes an identity in the shape of an address.
+// hex12 formats an identity like an address.
 func hex12(id uint32) string {
 	digits := strconv.FormatUint(uint64(id), 16)
 	return "0x" + "000000000000"[len(digits):] + digits

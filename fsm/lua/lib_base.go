@@ -45,8 +45,7 @@ func baseAssert(l *state, args []value) (int, *raised) {
 	return 0, l.fail(cString(message))
 }
 
-// baseCollectGarbage collects nothing. What it tells of memory is what the
-// script was charged for, the same on every replica.
+// baseCollectGarbage collects nothing. Its count is the charged memory, which is the same on all replicas.
 func baseCollectGarbage(l *state, args []value) (int, *raised) {
 	option, err := l.optString(args, 1, "collect")
 	if err != nil {
@@ -89,7 +88,7 @@ func baseError(l *state, args []value) (int, *raised) {
 
 var fieldMetatable = newConstant("__metatable")
 
-// protectedMeta is the __metatable field that hides a metatable.
+// protectedMeta returns the __metatable field of the metatable of v, or nil.
 func (l *state) protectedMeta(v value) value {
 	if meta := l.metatable(v); meta != nil {
 		return meta.getStr(l, fieldMetatable)
@@ -144,7 +143,7 @@ func baseIpairs(l *state, args []value) (int, *raised) {
 	return 3, nil
 }
 
-// Iterators are no fields of a library. No run gives out their identities.
+// The iterators are in no table of the library. Their identities are never issued to other values.
 var (
 	ipairsStep = &builtin{name: "ipairs", id: 1<<32 - 1, fn: baseIpairsStep}
 	pairsStep  = &builtin{name: "next", id: 1<<32 - 2, fn: baseNext}
@@ -254,7 +253,7 @@ func baseSelect(l *state, args []value) (int, *raised) {
 	if i < 1 {
 		return 0, l.argError(1, "index out of range")
 	}
-	return n - i, nil // the last arguments are where results are expected
+	return n - i, nil // the last arguments are on top of the stack, as results must be
 }
 
 func baseType(l *state, args []value) (int, *raised) {
@@ -264,7 +263,7 @@ func baseType(l *state, args []value) (int, *raised) {
 	return l.one(typeNames[args[0].typeName()])
 }
 
-// typeNames are the strings that type() answers.
+// typeNames has the results of type().
 var typeNames = map[string]value{
 	"nil": constant("nil"), "number": constant("number"), "boolean": constant("boolean"), "string": constant("string"),
 	"table": constant("table"), "function": constant("function"), "userdata": constant("userdata"),

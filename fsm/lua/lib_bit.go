@@ -2,7 +2,7 @@ package lua
 
 import "math/bits"
 
-// Operations on 32 bits, as the BitOp library has them.
+// bitFunctions is the BitOp library: operations on 32 bits.
 var bitFunctions = []entry{
 	{"tobit", bitToBit},
 	{"tohex", bitToHex},
@@ -40,8 +40,8 @@ var bitFunctions = []entry{
 	}},
 }
 
-// checkBits is a number as 32 bits: what is above them is cut off, a fraction
-// is rounded to even. Adding 2^52 + 2^51 does both.
+// checkBits returns an argument as 32 bits. It rounds a fraction to even, and drops the higher bits. The addition of
+// 2^52 + 2^51 does both.
 func (l *state) checkBits(args []value, n int) (uint32, *raised) {
 	x, err := l.checkNumber(args, n)
 	const shift = 1<<52 + 1<<51

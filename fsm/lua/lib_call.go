@@ -2,15 +2,11 @@ package lua
 
 import "strings"
 
-// The library functions that call other functions: pcall, xpcall, load; and the handler that adds the
-// position to an uncaught error.
-
 var fieldErr, fieldSource, fieldLine = newConstant("err"), newConstant("source"), newConstant("line")
 
-// basePcall is Redis's replacement of pcall: for an error that is a table with an err field, the result is
-// the field.
+// basePcall is Redis's replacement of pcall. If the error is a table with the field err, the result is the field.
 func basePcall(l *state, args []value) (int, *raised) {
-	if len(args) == 0 { // Redis's own pcall takes its placeholder for the function
+	if len(args) == 0 { // Redis calls the placeholder that it has put before the arguments
 		l.push(falseValue)
 		l.push(l.newString("attempt to call a boolean value"))
 		return 2, nil
@@ -41,7 +37,7 @@ func basePcall(l *state, args []value) (int, *raised) {
 	return l.prepend(fn, trueValue), nil
 }
 
-// prepend puts v before the values from a slot up to top, and returns the new number of values.
+// prepend inserts v before the values from a slot up to top, and returns the new number of values.
 func (l *state) prepend(from int, v value) int {
 	n := l.top - from
 	l.charge(int64(n) / 8)
@@ -71,8 +67,8 @@ func baseXpcall(l *state, args []value) (int, *raised) {
 	return l.prepend(fn, trueValue), nil
 }
 
-// handle passes an error to the handler of the innermost protected call, at the place of the error. The
-// handler handles errors in the handler too, until the calls nest too deep.
+// handle calls the handler of the innermost protected call with an error, and returns its result. The frames are still
+// those of the error. If the handler fails, handle calls it again with the new error, until the calls nest too deep.
 func (l *state) handle(err *raised) value {
 	for !err.final {
 		if !l.handler.isFunction() {
@@ -99,8 +95,8 @@ func baseErrorHandler(l *state, args []value) (int, *raised) {
 	return l.one(v)
 }
 
-// explain turns an error into the table of Redis's reply: err is the text, source and line say which Lua
-// function failed.
+// explain converts an error to the table that Redis makes of it. The field err is the text, and source and line are the
+// position of the error.
 func (l *state) explain(v value) (value, *raised) {
 	t, is := v.table()
 	if !is {
@@ -125,8 +121,8 @@ func (l *state) explain(v value) (value, *raised) {
 	return value{o: t}, nil
 }
 
-// position is where an error happened: the running function, or the caller of a
-// library function.
+// position returns the position of an error: in the running Lua function, or in the caller of the running library
+// function.
 func (l *state) position() (source string, line int, known bool) {
 	level := 0
 	if f, ok := l.level(0); ok && f != nil && f.builtin != nil {
@@ -161,7 +157,7 @@ func baseLoadString(l *state, args []value) (int, *raised) {
 	return l.load(source, l.chunkName(name))
 }
 
-// load compiles a source at run time. The charges by the byte were measured: see DESIGN.md.
+// load compiles a source at run time. DESIGN.md has the measurements behind the charges.
 func (l *state) load(source, name string) (int, *raised) {
 	l.charge(2 * int64(len(source)))
 	l.alloc(64 * int64(len(source)))
@@ -181,7 +177,7 @@ func (l *state) load(source, name string) (int, *raised) {
 	return l.one(value{o: l.newClosure(main)})
 }
 
-// errBinaryChunk: compiled code can break any engine, so there is none.
+// errBinaryChunk is the error of load for compiled code, which no engine can run safely.
 var errBinaryChunk = &syntaxError{text: "attempt to load a binary chunk"}
 
 func baseLoad(l *state, args []value) (int, *raised) {
@@ -202,8 +198,7 @@ func baseLoad(l *state, args []value) (int, *raised) {
 			err = l.fail("reader function must return a string")
 		}
 		if err != nil {
-			// Load is protected: the error is a result. But the handler of the
-			// protected call around it sees it first.
+			// The error is a result of load. As in Lua 5.1, the handler of the enclosing protected call gets it first.
 			v := err.value
 			if !l.handler.isNil() {
 				v = l.handle(err)

@@ -30,8 +30,8 @@ func baseToNumber(l *state, args []value) (int, *raised) {
 	return l.one(nilValue)
 }
 
-// parseUnsigned reads an integer in a base as C's strtoul: it may have a sign, which wraps it
-// around, and what is too large is the largest there is.
+// parseUnsigned parses an integer in a base as C's strtoul does. A minus sign negates modulo 2^64, and an integer that
+// is too large becomes the largest one.
 func parseUnsigned(s string, base int) (float64, bool) {
 	s = trimSpace(cString(s))
 	negative := strings.HasPrefix(s, "-")

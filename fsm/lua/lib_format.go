@@ -11,11 +11,11 @@ type directive struct {
 	minus, plus, space, alternate, zero bool
 
 	width     int
-	precision int // -1 when not given
+	precision int // -1 if the directive has none
 	verb      byte
 }
 
-// stringFormat is C's printf, as far as Lua 5.1 lets it through.
+// stringFormat is string.format, which is C's sprintf for the directives that Lua 5.1 accepts.
 func stringFormat(l *state, args []value) (int, *raised) {
 	format, err := l.checkString(args, 1)
 	if err != nil {
@@ -54,14 +54,14 @@ func stringFormat(l *state, args []value) (int, *raised) {
 	return l.one(l.text(out.String()))
 }
 
-// formatted adds text to the result, charged twice as the buffer grows by doubling.
+// formatted appends text to out. It charges twice the length, since the buffer grows by doubling.
 func (l *state) formatted(out *strings.Builder, text string) {
 	l.alloc(2 * int64(len(text)))
 	l.charge(int64(len(text))>>6 + 1)
 	out.WriteString(text)
 }
 
-// parseDirective reads a directive behind the percent sign.
+// parseDirective parses a directive. s begins behind the percent sign.
 func (l *state) parseDirective(s string) (d directive, rest string, err *raised) {
 	i := 0
 	for ; i < len(s) && strings.IndexByte("-+ #0", s[i]) >= 0; i++ {
@@ -142,7 +142,7 @@ func (l *state) convert(d directive, args []value, n int) (string, *raised) {
 	}
 }
 
-// pad fills text up to the width with blanks.
+// pad pads text with blanks to the width.
 func (d directive) pad(text string) string {
 	missing := d.width - len(text)
 	switch {
@@ -155,8 +155,7 @@ func (d directive) pad(text string) string {
 	}
 }
 
-// padNumber fills up to the width: with zeros between the sign and the digits, if
-// so asked.
+// padNumber pads a number to the width: with zeros behind the sign if zeros is set, and otherwise with blanks.
 func (d directive) padNumber(sign, digits string, zeros bool) string {
 	if missing := d.width - len(sign) - len(digits); zeros && missing > 0 && !d.minus {
 		return sign + strings.Repeat("0", missing) + digits
@@ -177,7 +176,7 @@ func (d directive) sign(negative bool) string {
 	}
 }
 
-// minDigits applies a precision to an integer's digits.
+// minDigits pads the digits of an integer with zeros to the precision. As in C, 0 has no digits in the precision 0.
 func (d directive) minDigits(digits string) string {
 	if d.precision == 0 && digits == "0" {
 		return ""
@@ -252,7 +251,7 @@ func (d directive) float(x float64) string {
 	return text
 }
 
-// general is %g of a number that is not negative; with the flag # trailing zeros stay.
+// general formats a non-negative number as %g does. The flag # keeps trailing zeros.
 func (d directive) general(x float64, precision int) string {
 	if !d.alternate {
 		return strconv.FormatFloat(x, 'g', precision, 64)
@@ -273,11 +272,11 @@ func (d directive) general(x float64, precision int) string {
 	return text
 }
 
-// quote writes a string as a literal of Lua.
+// quote returns a string as a literal of Lua.
 func (l *state) quote(s string) string {
 	l.alloc(2 * int64(len(s)))
 	l.charge(int64(len(s)) >> 4)
-	// what is written in four bytes
+	// a zero byte takes four bytes
 	l.charge(int64(len(s)) >> 6)
 	l.alloc(6 * int64(strings.Count(s, "\x00")))
 	var out strings.Builder

@@ -6,10 +6,8 @@ import (
 	"strconv"
 )
 
-// The cjson library, version 2.1 as in Redis. The settings last for a run. On Redis the settings last for
-// the life of the server, which replicas could not agree on.
-
-// jsonConfig are the settings of one instance of the library.
+// jsonConfig has the settings of an instance of cjson 2.1. Unlike in Redis, settings do not outlive a run, since
+// replicas could not agree on them.
 type jsonConfig struct {
 	sparseConvert           bool
 	sparseRatio, sparseSafe int
@@ -23,8 +21,8 @@ type jsonConfig struct {
 
 var encodeInvalidOptions = []string{"off", "on", "null"}
 
-// jsonStackDepth is the depth of structures whatever the settings say, as each level takes room on the
-// stack: on Lua's there and on Go's here.
+// jsonStackDepth limits the nesting of structures, whatever the settings. Each level uses the stack: Lua's in Redis,
+// and Go's here.
 const jsonStackDepth = 2600
 
 func newJSONConfig() *jsonConfig {
@@ -34,7 +32,7 @@ func newJSONConfig() *jsonConfig {
 	}
 }
 
-// jsonFunction is a function of the library for the settings c.
+// jsonFunction is a function of the library with the settings c.
 type jsonFunction func(l *state, c *jsonConfig, args []value) (int, *raised)
 
 var jsonFunctions = []struct {
@@ -62,7 +60,7 @@ var jsonFunctions = []struct {
 	}},
 }
 
-// jsonLibrary is the library whose settings are the run's.
+// jsonLibrary returns the instance whose settings are in state.json.
 func (b *libraryBuilder) jsonLibrary() *table {
 	t := b.table([]entry{{"new", jsonNew}})
 	b.jsonNull = value{o: &userdata{name: "(nil)"}}
@@ -81,7 +79,7 @@ func (b *libraryBuilder) jsonLibrary() *table {
 	return t
 }
 
-// jsonNew makes an instance with settings of its own.
+// jsonNew is cjson.new, which returns an instance with its own settings.
 func jsonNew(l *state, _ []value) (int, *raised) {
 	c := newJSONConfig()
 	l.alloc(int64(len(jsonFunctions)+1) * closureBytes)
@@ -106,7 +104,7 @@ func (l *state) jsonArgs(args []value, limit int) *raised {
 	return nil
 }
 
-// jsonIntArg sets an integer from an argument that may be left out.
+// jsonIntArg sets an integer setting from an optional argument.
 func (l *state) jsonIntArg(args []value, n int, setting *int, low, high int) *raised {
 	if arg(args, n).isNil() {
 		return nil
@@ -132,7 +130,7 @@ func (l *state) jsonInt(args []value, setting *int, low, high int) (int, *raised
 	return l.one(number(float64(*setting)))
 }
 
-// jsonOption reads an argument: a word of a list, or a boolean for the first two words.
+// jsonOption sets a setting from an optional argument: the index of the word in options, or 0 or 1 for a boolean.
 func (l *state) jsonOption(args []value, options []string, setting *int) *raised {
 	v := arg(args, 1)
 	switch v.o.(type) {
@@ -203,12 +201,12 @@ func jsonSparseArray(l *state, c *jsonConfig, args []value) (int, *raised) {
 	return 3, nil
 }
 
-// jsonEncoder writes one value.
+// jsonEncoder encodes a value.
 type jsonEncoder struct {
 	l   *state
 	c   *jsonConfig
 	out []byte
-	// charged is the part of out that has been charged, and taken the charge.
+	// charged is the length of out at the last charge, and taken the charge for memory so far.
 	charged int
 	taken   int64
 }
@@ -227,7 +225,8 @@ func jsonEncode(l *state, c *jsonConfig, args []value) (int, *raised) {
 	return l.one(text)
 }
 
-// chargeWritten charges for the bytes written since; twice, as the buffer grows by doubling.
+// chargeWritten charges for the bytes since the last charge. It charges their memory twice, since the buffer grows by
+// doubling.
 func (e *jsonEncoder) chargeWritten() {
 	n := len(e.out) - e.charged
 	e.l.alloc(2 * int64(n))
@@ -279,7 +278,7 @@ func (e *jsonEncoder) number(n float64) *raised {
 	return nil
 }
 
-// sign is 1 for NaN, which is written without a sign.
+// sign returns -1 for a negative number, and 1 for others and NaN, which is encoded without a sign.
 func sign(n float64) float64 {
 	if n < 0 {
 		return -1
@@ -287,10 +286,10 @@ func sign(n float64) float64 {
 	return 1
 }
 
-// text writes a string in quotes.
+// text encodes a string.
 func (e *jsonEncoder) text(s string) {
 	const hex = "0123456789abcdef"
-	// The charge comes before the bytes exist: a control character takes six.
+	// The loop charges for the escapes of control characters, of six bytes each, as it writes them.
 	e.l.chargeBytes(len(s))
 	e.chargeWritten()
 	e.l.alloc(int64(len(s)))
@@ -333,8 +332,8 @@ func (e *jsonEncoder) table(t *table, depth int) *raised {
 	return e.object(t, depth)
 }
 
-// arrayLength returns the length of a table that is an array, or -1. A nearly empty array is an object,
-// or refused.
+// arrayLength returns the length of a table that is an array, or -1 for an object. By the settings, a sparse array is
+// an object or an error.
 func (e *jsonEncoder) arrayLength(t *table) (int, *raised) {
 	largest, items := 0, 0
 	for key := nilValue; ; {

@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// jsonToken is a token, under the name that messages give it.
+// jsonToken is a token. Its value is its name in messages, or the text of an error.
 type jsonToken string
 
 const (
@@ -23,14 +23,14 @@ const (
 	jsonEnd         jsonToken = "T_END"
 )
 
-// jsonDecoder reads one value. A token that is none of the above is an error's text.
+// jsonDecoder decodes a value.
 type jsonDecoder struct {
 	l     *state
 	c     *jsonConfig
 	src   string
 	pos   int
 	depth int
-	// The current token, where it is, and its value.
+	// token is the current token, at its index in src, and value its value.
 	token jsonToken
 	at    int
 	value value
@@ -63,7 +63,7 @@ func (d *jsonDecoder) fail(expected string) *raised {
 	return d.l.fail("Expected " + expected + " but found " + string(d.token) + " at character " + strconv.Itoa(d.at+1))
 }
 
-// peek is the byte at an offset from the position, 0 behind the end.
+// peek returns the byte at an offset from the position, or 0 behind the end.
 func (d *jsonDecoder) peek(offset int) byte {
 	if d.pos+offset < len(d.src) {
 		return d.src[d.pos+offset]
@@ -71,7 +71,7 @@ func (d *jsonDecoder) peek(offset int) byte {
 	return 0
 }
 
-// bad makes the current token an error at the position.
+// bad sets the current token to an error at the position.
 func (d *jsonDecoder) bad(message jsonToken) { d.token, d.at = message, d.pos }
 
 // next reads a token.
@@ -120,8 +120,8 @@ func (d *jsonDecoder) word(t jsonToken, v value, length int) {
 	d.pos += length
 }
 
-// isInvalidJSONNumber reports whether s begins like a number that strtod reads and
-// JSON has not: signed with a plus, hexadecimal, with leading zeros, infinite, NaN.
+// isInvalidJSONNumber reports whether s begins with a number that strtod accepts and JSON does not: with a plus sign or
+// leading zeros, hexadecimal, infinite, or NaN.
 func isInvalidJSONNumber(s string) bool {
 	if strings.HasPrefix(s, "+") {
 		return true
@@ -149,8 +149,8 @@ func (d *jsonDecoder) number() {
 	d.word(jsonNumber, number(v), n)
 }
 
-// passed charges for a string that turned out to be none.
-func (d *jsonDecoder) passed(begin int) { d.l.charge(int64(d.pos-begin) >> 2) }
+// chargeText charges for the bytes of a string from begin on.
+func (d *jsonDecoder) chargeText(begin int) { d.l.charge(int64(d.pos-begin) >> 2) }
 
 // text reads a string in quotes.
 func (d *jsonDecoder) text() {
@@ -168,11 +168,11 @@ func (d *jsonDecoder) text() {
 		c := d.peek(0)
 		switch c {
 		case 0:
-			d.passed(begin)
+			d.chargeText(begin)
 			d.bad("unexpected end of string")
 			return
 		case '"':
-			d.l.charge(int64(d.pos-begin) >> 2)
+			d.chargeText(begin)
 			d.pos++
 			d.l.alloc(2 * int64(len(out)))
 			d.token, d.value = jsonString, d.l.stringOf(out)
@@ -180,7 +180,7 @@ func (d *jsonDecoder) text() {
 		case '\\':
 			var ok bool
 			if out, ok = d.escape(out); !ok {
-				d.passed(begin)
+				d.chargeText(begin)
 				return
 			}
 		default:
@@ -190,7 +190,7 @@ func (d *jsonDecoder) text() {
 	}
 }
 
-// escape reads a backslash and what follows it.
+// escape reads an escape sequence, and appends its value to out.
 func (d *jsonDecoder) escape(out []byte) ([]byte, bool) {
 	c := d.peek(1)
 	if c == 'u' {
@@ -233,7 +233,7 @@ func (d *jsonDecoder) hex4(offset int) (n rune, ok bool) {
 	return n, true
 }
 
-// parse reads the value that begins with the current token.
+// parse reads the value that starts with the current token.
 func (d *jsonDecoder) parse() (value, *raised) {
 	switch d.token {
 	case jsonString, jsonNumber, jsonBoolean, jsonNullToken:

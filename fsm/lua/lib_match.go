@@ -2,8 +2,6 @@ package lua
 
 import "strings"
 
-// The library functions with patterns.
-
 func stringFind(l *state, args []value) (int, *raised) { return l.find(args, true) }
 
 func stringMatch(l *state, args []value) (int, *raised) { return l.find(args, false) }
@@ -53,8 +51,7 @@ func (l *state) find(args []value, wantPositions bool) (int, *raised) {
 	return l.one(nilValue)
 }
 
-// newMatcher returns a matcher, and the beginning of the pattern behind an anchor. C ends a pattern at a
-// zero byte.
+// newMatcher returns a matcher, and the index of the pattern behind its anchor. As in C, a zero byte ends the pattern.
 func (l *state) newMatcher(s, p string) (*matcher, int) {
 	l.chargeBytes(len(p))
 	m := &matcher{l: l, src: s, pat: cString(p)}
@@ -87,7 +84,7 @@ func stringGmatch(l *state, args []value) (int, *raised) {
 		return 0, err
 	}
 	l.alloc(closureBytes + 640)
-	m, _ := l.newMatcher(s, p) // an anchor has no meaning here
+	m, _ := l.newMatcher(s, p) // gmatch has no anchors
 	at := 0
 	return l.one(value{o: &builtin{name: "gmatch", fn: func(l *state, _ []value) (int, *raised) {
 		for ; at <= len(s); at++ {
@@ -110,14 +107,13 @@ func stringGmatch(l *state, args []value) (int, *raised) {
 	}}})
 }
 
-// substitution is a gsub in progress.
+// substitution is the state of string.gsub.
 type substitution struct {
 	*matcher
-	text strings.Builder
-	repl value
-	// template is repl, if repl is a string.
-	template string
-	isText   bool
+	text     strings.Builder
+	repl     value
+	template string // repl, if isText is set
+	isText   bool   // repl is a string or a number
 }
 
 func stringGsub(l *state, args []value) (int, *raised) {
@@ -171,14 +167,14 @@ func stringGsub(l *state, args []value) (int, *raised) {
 	return 2, nil
 }
 
-// append adds text to the result, twice charged as the buffer grows by doubling.
+// append appends to the result. It charges twice the length, since the buffer grows by doubling.
 func (g *substitution) append(text string) {
 	g.l.alloc(2 * int64(len(text)))
 	g.l.chargeBytes(len(text))
 	g.text.WriteString(text)
 }
 
-// replace adds the replacement of the match from s to end.
+// replace appends the replacement of the match from s to end.
 func (g *substitution) replace(s, end int) *raised {
 	l := g.l
 	if g.isText {
@@ -219,7 +215,7 @@ func (g *substitution) replace(s, end int) *raised {
 	return nil
 }
 
-// expand adds the replacement string with the captures.
+// expand appends the template with the captures of the match from s to end.
 func (g *substitution) expand(s, end int) *raised {
 	t := g.template
 	g.spend(1)
@@ -230,7 +226,7 @@ func (g *substitution) expand(s, end int) *raised {
 			return nil
 		}
 		g.append(t[:percent])
-		next := byte(0) // a percent sign at the end stands for a zero byte, as in C
+		next := byte(0) // as in C, a zero byte follows a percent sign at the end
 		if percent+1 < len(t) {
 			next = t[percent+1]
 		}

@@ -2,7 +2,7 @@ package lua
 
 import "math"
 
-// mathUnary are the functions of one number. Some have a price.
+// mathUnary has the functions of one number. price is the charge for a call.
 var mathUnary = []struct {
 	name  string
 	price int64
@@ -153,9 +153,9 @@ func (l *state) extreme(args []value, better func(x, best float64) bool) (int, *
 	return l.one(number(best))
 }
 
-// After math.randomseed a script draws the numbers of lrand48, as Redis does: the same on every processor.
-// Before it a script draws from [Env.Seed] by SplitMix64, whose 64 bits of state make equal draws of
-// two scripts unlikely; lrand48 has 48 bits.
+// After a math.randomseed, math.random returns the numbers of lrand48, as in Redis. Before it, math.random returns the
+// numbers of SplitMix64 for [Env.Seed]. Its state has 64 bits instead of 48, so two scripts rarely draw the same
+// numbers.
 
 const (
 	randomMax = 1<<31 - 1

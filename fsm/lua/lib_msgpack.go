@@ -6,13 +6,16 @@ import (
 	"strconv"
 )
 
-// The cmsgpack library, version 0.4.0.
+const (
+	// maxPackDepth is the nesting of tables from which pack replaces tables by nil.
+	maxPackDepth = 16
+	// maxUnpackDepth limits the nesting of structures for unpack, as Lua's stack does in Redis.
+	maxUnpackDepth = 3900
+	// maxUnchargedBytes is the number of bytes after which pack charges its buffer.
+	maxUnchargedBytes = 1 << 10
+)
 
-// msgpackNesting is the depth to which tables are packed. Deeper tables become nil.
-const msgpackNesting = 16
-
-// msgpackDepth is the depth to which structures are unpacked: each level takes room on Lua's stack.
-const msgpackDepth = 3900
+// msgpackLibrary returns cmsgpack 0.4.0.
 
 func (b *libraryBuilder) msgpackLibrary() *table {
 	t := b.table([]entry{
@@ -28,16 +31,13 @@ func (b *libraryBuilder) msgpackLibrary() *table {
 	return t
 }
 
-// unsettledBytes is the number of bytes that a buffer may grow before a charge.
-const unsettledBytes = 1 << 10
-
-// packer writes values.
+// packer packs values.
 type packer struct {
-	l       *state
-	out     []byte
+	l   *state
+	out []byte
+	// charged is the length of out at the last charge, and taken the charge for memory so far.
 	charged int
-	// taken is the charge for the buffer so far.
-	taken int64
+	taken   int64
 }
 
 func msgpackPack(l *state, args []value) (int, *raised) {
@@ -56,7 +56,7 @@ func msgpackPack(l *state, args []value) (int, *raised) {
 	return l.one(text)
 }
 
-// take charges for n bytes of the buffer, twice, as the buffer grows by doubling.
+// take charges twice the memory of n bytes of the buffer, since the buffer grows by doubling.
 func (p *packer) take(n int) {
 	p.l.alloc(2 * int64(n))
 	p.taken += 2 * int64(n)
@@ -69,11 +69,11 @@ func (p *packer) chargeWritten() {
 	p.charged = len(p.out)
 }
 
-// header writes a length: in the first byte if the length fits into so many bits, else behind a byte
-// that says how many bytes the length takes. narrow is 0 if a length of one byte has no form.
-func (p *packer) header(fix byte, fits int, narrow, wide byte, n int) {
+// header appends a type and a length n. A length of up to fixBits bits is in the first byte, fix. Otherwise the first
+// byte is narrow for a length of one byte, unless narrow is 0, wide for two bytes, and wide+1 for four.
+func (p *packer) header(fix byte, fixBits int, narrow, wide byte, n int) {
 	switch {
-	case n < 1<<fits:
+	case n < 1<<fixBits:
 		p.out = append(p.out, fix|byte(n))
 	case narrow != 0 && n <= 0xFF:
 		p.out = append(p.out, narrow, byte(n))
@@ -86,7 +86,7 @@ func (p *packer) header(fix byte, fits int, narrow, wide byte, n int) {
 
 func (p *packer) pack(v value, level int) *raised {
 	p.l.charge(1)
-	if len(p.out)-p.charged >= unsettledBytes {
+	if len(p.out)-p.charged >= maxUnchargedBytes {
 		p.chargeWritten()
 	}
 	switch x := v.o.(type) {
@@ -102,7 +102,7 @@ func (p *packer) pack(v value, level int) *raised {
 	case numberTag:
 		p.number(v.n)
 	case *table:
-		if level < msgpackNesting {
+		if level < maxPackDepth {
 			p.chargeWritten()
 			return p.table(x, level)
 		}
@@ -148,7 +148,7 @@ func (p *packer) integer(n int64) {
 	}
 }
 
-// table writes a table whose keys are 1…n as an array, any other as a map.
+// table packs a table with the keys 1…n as an array, and any other table as a map.
 func (p *packer) table(t *table, level int) *raised {
 	isArray, entries, largest := true, 0, 0.0
 	for key := nilValue; ; {
@@ -193,10 +193,10 @@ func (p *packer) array(t *table, level int) *raised {
 	return nil
 }
 
-// unpacker reads values.
+// unpacker unpacks values.
 type unpacker struct {
 	l     *state
-	src   string // what is left
+	src   string // the bytes that are not read yet
 	depth int
 }
 
@@ -222,8 +222,8 @@ func msgpackUnpackLimit(l *state, args []value) (int, *raised) {
 	return l.unpackMessages(args, limit, offset)
 }
 
-// unpackMessages reads up to limit values from an offset on; all for 0 and 0. Unless all are read, the
-// first result is the next offset.
+// unpackMessages unpacks up to limit values from an offset on. The first result is the next offset, or -1 at the end.
+// If both arguments are 0, it unpacks all values, and returns no offset.
 func (l *state) unpackMessages(args []value, limit, offset int64) (int, *raised) {
 	s, err := l.checkString(args, 1)
 	if err != nil {
@@ -331,14 +331,14 @@ func (u *unpacker) number(b byte) (value, *raised) {
 		return number(math.Float64frombits(n)), err
 	}
 	n, err := u.uint(width)
-	if b >= 0xD0 || width == 8 { // an unsigned one of 8 bytes goes through a signed type
+	if b >= 0xD0 || width == 8 { // as in Redis, an unsigned integer of 8 bytes is read as a signed one
 		shift := 64 - 8*width
 		return number(float64(int64(n<<shift) >> shift)), err
 	}
 	return number(float64(n)), err
 }
 
-// sized reads a value behind a length of one or more bytes.
+// sized reads a length and a value of that length.
 func (u *unpacker) sized(b byte) (value, *raised) {
 	width := 0
 	switch b {
@@ -371,7 +371,7 @@ func (u *unpacker) text(n uint64) (value, *raised) {
 }
 
 func (u *unpacker) nested(read func(n uint64) (value, *raised), n uint64) (value, *raised) {
-	if u.depth >= msgpackDepth {
+	if u.depth >= maxUnpackDepth {
 		return nilValue, u.l.fail("stack overflow (in function mp_decode_to_lua_array)")
 	}
 	u.depth++

@@ -9,9 +9,8 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// The table redis (server is the same). An error is a table with the text in err, without a position
-// until the error ends the script.
-
+// redisLibrary returns the table redis. Its errors are tables whose field err is the text. Only an error that ends the
+// script gets a position.
 func (b *libraryBuilder) redisLibrary() *table {
 	t := b.table([]entry{
 		{"call", redisCall},
@@ -27,7 +26,7 @@ func (b *libraryBuilder) redisLibrary() *table {
 		{"debug", func(*state, []value) (int, *raised) { return 0, nil }},
 		{"acl_check_cmd", redisACLCheck},
 	})
-	// A slice, as the order of pairs follows from the order of these assignments.
+	// The order of pairs depends on the order of these assignments, so they are in a slice.
 	for _, c := range []struct {
 		name string
 		n    float64
@@ -49,7 +48,7 @@ func (b *libraryBuilder) redisLibrary() *table {
 	return t
 }
 
-// versionNumber is a version of three numbers in one number, a byte for each.
+// versionNumber returns the number of a version such as 8.0.2. Each part is a byte of the number.
 func versionNumber(version string) float64 {
 	n := 0
 	for part := range strings.SplitSeq(version, ".") {
@@ -59,19 +58,20 @@ func versionNumber(version string) float64 {
 	return float64(n)
 }
 
-// errorTable is a table whose err is a text with a prefix.
+// errorTable returns a table whose field err is a text, which has a prefix.
 func (l *state) errorTable(text string) value {
 	t := l.newTable(0, 1)
 	t.set(l, value{o: fieldErr}, l.newString(text))
 	return value{o: t}
 }
 
-// redisError raises an error with the prefix ERR.
+// redisError returns an error table with the prefix ERR.
 func (l *state) redisError(text string) *raised {
 	return &raised{value: l.errorTable("ERR " + text)}
 }
 
-// errorLine makes the text of a reply of a text that begins with a dash and a prefix.
+// errorLine returns the text of an error reply: without the dash and the line breaks, and with the prefix ERR if the
+// text is one word.
 func errorLine(line string) string {
 	prefix, message, found := strings.Cut(strings.TrimPrefix(line, "-"), " ")
 	if !found {
@@ -80,7 +80,7 @@ func errorLine(line string) string {
 	return prefix + " " + strings.Trim(message, "\r\n")
 }
 
-// commandWords are arguments as the words of a command. The slice is the state's.
+// commandWords converts arguments to the words of a command. The slice is valid until the next call.
 func (l *state) commandWords(args []value) ([]string, *raised) {
 	if len(args) == 0 {
 		return nil, l.redisError("Please specify at least one argument for this redis lib call")
@@ -103,7 +103,7 @@ func (l *state) commandWords(args []value) ([]string, *raised) {
 	return words, nil
 }
 
-// callSteps is the charge for a call of the host, beside the charge for the reply.
+// callSteps is the charge for a call of the host, without the charge for its reply.
 const callSteps = 20
 
 // callHost runs a command, and converts the reply.
@@ -209,7 +209,7 @@ func redisSetResp(l *state, args []value) (int, *raised) {
 	return 0, nil
 }
 
-// redisSetRepl checks the argument and does nothing: the script is in the log before it runs.
+// redisSetRepl checks the argument and does nothing, since the log replicates the script and not its effects.
 func redisSetRepl(l *state, args []value) (int, *raised) {
 	if len(args) != 1 {
 		return 0, l.redisError("redis.set_repl() requires two arguments.")

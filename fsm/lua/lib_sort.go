@@ -1,11 +1,11 @@
 package lua
 
-// sorter is a table.sort in progress: the quicksort of Lua 5.1, with the same results for equal elements
-// and wrong comparison functions.
+// sorter is the state of table.sort. It is the quicksort of Lua 5.1, so the results are those of Redis for equal
+// elements and inconsistent comparison functions, too.
 type sorter struct {
 	l    *state
 	t    *table
-	less value // nil: the operator
+	less value // the comparison function, or nil for the operator <
 }
 
 func tableSort(l *state, args []value) (int, *raised) {
@@ -42,7 +42,7 @@ func (s *sorter) isLess(a, b value) (bool, *raised) {
 	return !v.falsy(), err
 }
 
-// order swaps the elements i and j when the second is less than the first.
+// order swaps the elements i and j if the second is less than the first.
 func (s *sorter) order(i, j int) *raised {
 	a, b := s.get(i), s.get(j)
 	isLess, err := s.isLess(b, a)
@@ -52,7 +52,7 @@ func (s *sorter) order(i, j int) *raised {
 	return s.put(i, b, j, a)
 }
 
-// sort sorts the elements from low to up. It recurses into the smaller half, at most 32 levels deep.
+// sort sorts the elements from low to up. It recurses into the smaller half, up to 32 levels deep.
 func (s *sorter) sort(low, up int) *raised {
 	for low < up {
 		if err := s.order(low, up); err != nil {
@@ -89,7 +89,9 @@ func (s *sorter) sort(low, up int) *raised {
 	return nil
 }
 
-// medianOfThree orders the middle element between the two outer elements, which are ordered already.
+// medianOfThree orders the elements low, middle and up.
+//
+// Requires: low and up are in order.
 func (s *sorter) medianOfThree(low, middle, up int) *raised {
 	a, b := s.get(middle), s.get(low)
 	isLess, err := s.isLess(a, b)
@@ -106,8 +108,9 @@ func (s *sorter) medianOfThree(low, middle, up int) *raised {
 	return s.put(middle, b, up, a)
 }
 
-// partition moves the elements less than the pivot, which stands at up-1, before the pivot, and returns
-// the new place of the pivot.
+// partition moves the elements less than the pivot before it, and returns the new index of the pivot.
+//
+// Requires: the pivot is the element up-1.
 func (s *sorter) partition(low, up int, pivot value) (int, *raised) {
 	i, j := low, up-1
 	for {

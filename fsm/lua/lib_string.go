@@ -23,8 +23,8 @@ var stringFunctions = []entry{
 	{"upper", stringUpper},
 }
 
-// fromEnd makes a position that counts from the end one that counts from the
-// beginning; one before the beginning is 0.
+// fromEnd converts a position that may count from the end to one that counts from the start. It returns 0 for a
+// position before the start.
 func fromEnd(pos int64, length int) int64 {
 	if pos < 0 {
 		pos += int64(length) + 1
@@ -32,7 +32,8 @@ func fromEnd(pos int64, length int) int64 {
 	return max(pos, 0)
 }
 
-// bounds reads the arguments i and j of a string of some length.
+// bounds returns the range of a string that the arguments 2 and 3 select, both inclusive. i and j are their defaults.
+// If j is 0, the default of argument 3 is argument 2.
 func (l *state) bounds(args []value, i, j int64, length int) (from, to int64, err *raised) {
 	if from, err = l.optInt64(args, 2, i); err != nil {
 		return 0, 0, err
@@ -97,7 +98,7 @@ func stringByte(l *state, args []value) (int, *raised) {
 	return n, nil
 }
 
-// checkResults sees that a function with some arguments can push n values.
+// checkResults grows the stack for n results. It fails if the results and the arguments are too many.
 func (l *state) checkResults(n, args int, message string) *raised {
 	if n+args > maxResults {
 		return l.fail("stack overflow (" + message + ")")
@@ -123,8 +124,7 @@ func stringChar(l *state, args []value) (int, *raised) {
 	return l.one(l.text(string(b)))
 }
 
-// stringDump never has anything to show: there is no compiled form outside of
-// the engine.
+// stringDump fails, since programs have no binary form.
 func stringDump(l *state, args []value) (int, *raised) {
 	if err := l.checkFunction(args, 1); err != nil {
 		return 0, err
@@ -144,7 +144,7 @@ func stringRep(l *state, args []value) (int, *raised) {
 	if n <= 0 || s == "" {
 		return l.one(emptyString)
 	}
-	// Both factors are below 2^31: the product does not overflow.
+	// Both factors are below 2^31, so the product does not overflow.
 	l.alloc(stringBytes + int64(len(s))*int64(n))
 	l.chargeBytes(len(s) * n)
 	l.charge(int64(n) >> 6)

@@ -8,8 +8,7 @@ import (
 	"strings"
 )
 
-// The struct library: values to bytes and back, by a format.
-
+// structFunctions is the struct library, which packs values by a format.
 var structFunctions = []entry{
 	{"pack", structPack},
 	{"size", structSize},
@@ -21,12 +20,12 @@ const (
 	maxAlignment    = 8
 )
 
-// layout is a format that is being read.
+// layout reads the options of a format.
 type layout struct {
 	l      *state
 	format string
 	pos    int
-	big    bool
+	big    bool // big-endian
 	align  int
 }
 
@@ -36,7 +35,7 @@ func (l *state) newLayout(args []value) (*layout, *raised) {
 	return &layout{l: l, format: cString(format), align: 1}, err
 }
 
-// next reads an option and how many bytes it takes. ok is false at the end.
+// next returns the next option and the size of its value in bytes. ok is false at the end of the format.
 func (f *layout) next() (option byte, size int, ok bool, err *raised) {
 	if f.pos >= len(f.format) {
 		return 0, 0, false, nil
@@ -76,7 +75,7 @@ func (f *layout) number(otherwise int) (int, *raised) {
 	return n, nil
 }
 
-// padding is how many bytes come before an option of a size, at a position.
+// padding returns the number of padding bytes before an option of this size at a position.
 func (f *layout) padding(pos int, option byte, size int) int {
 	if size == 0 || option == 'c' {
 		return 0
@@ -85,7 +84,7 @@ func (f *layout) padding(pos int, option byte, size int) int {
 	return (size - pos&(size-1)) & (size - 1)
 }
 
-// control obeys the options that set something.
+// control applies an option without a value, such as the byte order.
 func (f *layout) control(option byte) *raised {
 	switch option {
 	case ' ':
@@ -108,7 +107,7 @@ func (f *layout) control(option byte) *raised {
 	return nil
 }
 
-// structArg is an argument to be packed. One too few is said to be nil.
+// structArg returns args with a nil for a missing argument n. As in Redis, messages then name nil instead of no value.
 func structArg(args []value, n int) []value {
 	if n > len(args) {
 		return append(append([]value{}, args...), nilValue)
@@ -166,7 +165,7 @@ func structPack(l *state, args []value) (int, *raised) {
 	}
 }
 
-// encode is a number as bytes.
+// encode returns the bytes of a number.
 func (f *layout) encode(option byte, size int, x float64) string {
 	var b [maxIntegerBytes]byte
 	switch option {
@@ -205,7 +204,7 @@ func structUnpack(l *state, args []value) (int, *raised) {
 	}
 	pos := int(start - 1)
 	if start < 0 || start > math.MaxInt32 {
-		pos = math.MaxInt32 // behind any data
+		pos = math.MaxInt32 // beyond the end of all data
 	}
 	first := l.top
 	for {
@@ -233,8 +232,8 @@ func structUnpack(l *state, args []value) (int, *raised) {
 	}
 }
 
-// decode pushes what an option reads at a position, and returns how many bytes that were.
-// Results from first on have been pushed before.
+// decode pushes the value of an option at a position, and returns its length in bytes. first is the slot of the first
+// result.
 func (f *layout) decode(option byte, size int, data string, pos, first int) (int, *raised) {
 	l := f.l
 	switch option {
@@ -274,8 +273,8 @@ func (f *layout) decode(option byte, size int, data string, pos, first int) (int
 	return size, nil
 }
 
-// unsigned reads an integer. What has more than 8 bytes overlays itself, as the
-// processor shifts.
+// unsigned decodes an integer. The bytes from the ninth on overlap the first ones, as on x86, where a shift is modulo
+// 64.
 func (f *layout) unsigned(s string) uint64 {
 	n := uint64(0)
 	for i := range len(s) {

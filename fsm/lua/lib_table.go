@@ -17,7 +17,7 @@ var tableFunctions = []entry{
 	{"sort", tableSort},
 }
 
-// rawSetInt is t[i] = v in a library function.
+// rawSetInt assigns t[i] = v, without metamethods. It fails if t is read-only.
 func (l *state) rawSetInt(t *table, i int, v value) *raised {
 	if t.readonly {
 		return l.readonlyError()
@@ -140,13 +140,10 @@ func tableConcat(l *state, args []value) (int, *raised) {
 		if !ok {
 			return 0, l.fail("invalid value (" + v.typeName() + ") at index " + strconv.Itoa(i) + " in table for 'concat'")
 		}
-		if i < to {
-			l.formatted(&text, s)
-			s = separator
-			l.formatted(&text, separator)
-			continue
-		}
 		l.formatted(&text, s)
+		if i < to {
+			l.formatted(&text, separator)
+		}
 	}
 	l.alloc(stringBytes)
 	return l.one(l.text(text.String()))

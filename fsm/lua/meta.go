@@ -4,14 +4,14 @@ import (
 	"strings"
 )
 
-// event is a metamethod.
+// event is the event of a metamethod.
 type event uint8
 
 const (
 	eventIndex event = iota
 	eventNewIndex
 	eventEq
-	// The ones above are remembered as missing by table.lacks.
+	// table.lacks has bits for the events up to eventEq only.
 	eventAdd
 	eventSub
 	eventMul
@@ -33,7 +33,7 @@ var eventNames = [...]*str{
 	newConstant("__lt"), newConstant("__le"), newConstant("__concat"), newConstant("__call"),
 }
 
-// maxMetaLoop is the greatest length of a chain of __index.
+// maxMetaLoop limits the length of a chain of __index or __newindex.
 const maxMetaLoop = 100
 
 func (l *state) metatable(v value) *table {
@@ -60,13 +60,13 @@ func (l *state) metaField(meta *table, e event) value {
 		return nilValue
 	}
 	m := meta.getStr(l, eventNames[e])
-	if m.isNil() && !meta.readonly { // a read-only table may be shared between runs
+	if m.isNil() && !meta.readonly { // concurrent runs may share a read-only table
 		meta.lacks |= 1 << e
 	}
 	return m
 }
 
-// callMeta calls a metamethod with n of three arguments, and returns the first result.
+// callMeta calls a metamethod with the first n arguments, and returns its first result.
 func (l *state) callMeta(m value, n int, args [3]value) (value, *raised) {
 	l.needStack(spareSlots)
 	fn := l.top
@@ -81,11 +81,10 @@ func (l *state) callMeta(m value, n int, args [3]value) (value, *raised) {
 	return l.stack[fn], nil
 }
 
-// operand says, for error messages, which slot of the stack a value came from; noOperand: from
-// none.
+// noOperand stands for the slot of a value that is in no slot of the stack. Error messages name the variable in a slot.
 const noOperand = -1
 
-// index is object[key], with metamethods. slot is where object came from.
+// index returns object[key], with metamethods. slot is the slot of object, or noOperand.
 func (l *state) index(object, key value, slot int) (value, *raised) {
 	for range maxMetaLoop {
 		var m value
@@ -109,7 +108,7 @@ func (l *state) index(object, key value, slot int) (value, *raised) {
 	return nilValue, l.runtimeError("loop in gettable")
 }
 
-// setIndex is object[key] = val, with metamethods.
+// setIndex assigns object[key] = val, with metamethods. slot is the slot of object, or noOperand.
 func (l *state) setIndex(object, key, val value, slot int) *raised {
 	for range maxMetaLoop {
 		var m value
@@ -120,7 +119,7 @@ func (l *state) setIndex(object, key, val value, slot int) *raised {
 			if err := l.checkKey(key); err != nil {
 				return err
 			}
-			slot := t.slot(l, key) // made even when the metamethod then does without it
+			slot := t.slot(l, key) // as in Lua, the slot exists even if a metamethod is called
 			if t.meta == nil || !slot.isNil() {
 				*slot = val
 				return nil
@@ -142,7 +141,7 @@ func (l *state) setIndex(object, key, val value, slot int) *raised {
 	return l.runtimeError("loop in settable")
 }
 
-// checkKey refuses the keys that no table can have.
+// checkKey returns an error for nil and NaN, which no table can have as keys.
 func (l *state) checkKey(key value) *raised {
 	if key.isNil() {
 		return l.runtimeError("table index is nil")
@@ -170,7 +169,7 @@ func (l *state) equal(a, b value) (bool, *raised) {
 	return !v.falsy(), err
 }
 
-// sharedMeta returns the metamethod of a comparison, which both sides must have in common.
+// sharedMeta returns the metamethod of a comparison, or nil unless both metatables have the same one.
 func (l *state) sharedMeta(a, b *table, e event) value {
 	m := l.metaField(a, e)
 	if m.isNil() || a == b {
@@ -210,7 +209,7 @@ func (l *state) less(a, b value) (bool, *raised) {
 	return l.compareMeta(a, b, eventLt)
 }
 
-// lessEqual is a <= b, or, without that metamethod, not (b < a).
+// lessEqual is a <= b. Without the metamethod __le it is not (b < a).
 func (l *state) lessEqual(a, b value) (bool, *raised) {
 	switch x := a.o.(type) {
 	case numberTag:
@@ -246,7 +245,7 @@ func (l *state) compareMeta(a, b value, e event) (bool, *raised) {
 	return !v.falsy(), err
 }
 
-// toNumber converts as arithmetic does: a number, or a string that is one.
+// toNumber converts a number, or a string that has the form of a number, as arithmetic does.
 func (l *state) toNumber(v value) (float64, bool) {
 	switch x := v.o.(type) {
 	case numberTag:
@@ -259,7 +258,7 @@ func (l *state) toNumber(v value) (float64, bool) {
 	}
 }
 
-// arith is a op b for operands that are not both numbers. slotA and slotB are the slots of a and b.
+// arith returns a op b for any operands. slotA and slotB are the slots of a and b, or noOperand.
 func (l *state) arith(op opcode, a, b value, slotA, slotB int) (value, *raised) {
 	x, okA := l.toNumber(a)
 	y, okB := l.toNumber(b)
@@ -280,7 +279,7 @@ func (l *state) arith(op opcode, a, b value, slotA, slotB int) (value, *raised) 
 	return l.callMeta(m, 2, [3]value{a, b})
 }
 
-// arithmetic is x op y. opUnm ignores y.
+// arithmetic returns x op y. opUnm ignores y.
 func arithmetic(op opcode, x, y float64) float64 {
 	switch op {
 	case opAdd:
@@ -310,8 +309,8 @@ func (l *state) length(v value, slot int) (value, *raised) {
 	return nilValue, l.typeError(slot, v, "get length of")
 }
 
-// concat joins the values of the slots from first to last, from right to left as the operator binds.
-// Neighbours that are strings or numbers are joined at once.
+// concat concatenates the values of the slots from first to last, from right to left. It joins adjacent strings and
+// numbers at once.
 func (l *state) concat(first, last int) (value, *raised) {
 	for last > first {
 		a, b := l.stack[last-1], l.stack[last]
@@ -343,7 +342,7 @@ func joinable(v value) bool {
 	}
 }
 
-// join makes one string of strings and numbers.
+// join returns the concatenation of strings and numbers.
 func (l *state) join(parts []value) value {
 	n := 0
 	var digits [32]byte
@@ -368,7 +367,7 @@ func (l *state) join(parts []value) value {
 	return l.text(text.String())
 }
 
-// concatMeta is a .. b by a metamethod. b stands in the slot at, and a in the slot before.
+// concatMeta returns a .. b by a metamethod. b is in the slot at, and a in the slot before.
 func (l *state) concatMeta(a, b value, at int) (value, *raised) {
 	m := l.metamethod(a, eventConcat)
 	if m.isNil() {

@@ -6,15 +6,13 @@ import (
 	"strings"
 )
 
-// Arithmetic. What an operation answers when no number is the answer differs
-// between processors in the sign of the NaN, which tostring shows: x86 gives
-// the negative one, ARM the positive. Every operation here ends in nan(), so
-// that all replicas answer as Redis does on x86: the first operand that is a
-// NaN, else the negative one. Products are wrapped in float64() where a sum
-// follows, so that no compiler may fuse the two.
+// Processors differ in the sign of the NaN that an invalid operation returns: it is negative on x86 and positive on
+// ARM. tostring shows the sign. So all operations of this file return their NaN by nan, which returns the NaN of x86:
+// the first operand that is NaN, or the negative NaN. The conversion of a product by float64() forbids a fused
+// multiply-add.
 
-// The engine counts in int and converts floats to it: a processor with less than 64 bits
-// would diverge from the others, so there the package does not compile.
+// The engine converts floats to int, and the results must be the same on all nodes. So the package does not compile if
+// an int has less than 64 bits.
 const _ int = 1 << 62
 
 // badNaN is the NaN of an invalid operation on x86, which prints as "-nan".
@@ -74,7 +72,7 @@ func mod(a, b float64) float64 {
 
 func neg(a float64) float64 { return math.Float64frombits(math.Float64bits(a) ^ 1<<63) }
 
-// toInt64 converts as x86 does: what does not fit is the smallest integer.
+// toInt64 converts as the C cast to long long does on x86-64: a number out of range becomes the smallest integer.
 func toInt64(f float64) int64 {
 	if f >= -9223372036854775808 && f < 9223372036854775808 {
 		return int64(f)
@@ -98,10 +96,10 @@ func toUint64(f float64) uint64 {
 	return uint64(toInt64(f))
 }
 
-// appendNumber appends n as tostring writes it: C's %.14g.
+// appendNumber appends n in the format of tostring, which is C's %.14g.
 func appendNumber(dst []byte, n float64) []byte { return appendG(dst, n, 14) }
 
-// appendG appends n as C's %.<precision>g writes it.
+// appendG appends n in C's format %.<precision>g.
 func appendG(dst []byte, n float64, precision int) []byte {
 	if precision >= 14 && n == math.Trunc(n) && math.Abs(n) < 1e14 && (n != 0 || !math.Signbit(n)) {
 		return strconv.AppendInt(dst, int64(n), 10)
@@ -112,7 +110,7 @@ func appendG(dst []byte, n float64, precision int) []byte {
 	return strconv.AppendFloat(dst, n, 'g', precision, 64)
 }
 
-// appendNonFinite appends infinities and NaN as C's printf does.
+// appendNonFinite appends n in the format of C's printf if n is infinite or NaN, and reports whether it is.
 func appendNonFinite(dst []byte, n float64) (out []byte, special bool) {
 	switch {
 	case math.IsInf(n, 1):
@@ -145,8 +143,8 @@ func trimSpace(s string) string {
 	return s
 }
 
-// parseNumber reads a number as Lua 5.1 on glibc does: blanks around it, a
-// sign, decimal or hexadecimal with fraction and exponent, inf and nan.
+// parseNumber parses a number as Lua 5.1 with glibc does. It accepts blanks around the number, a sign, decimal and
+// hexadecimal numbers with fraction and exponent, inf and nan.
 func parseNumber(s string) (float64, bool) {
 	if len(s) < 16 {
 		if n, ok := parseDigits(s); ok {
@@ -180,8 +178,7 @@ func parseNumber(s string) (float64, bool) {
 	return math.Copysign(n, sign), true
 }
 
-// parseDigits is the short way for what is nearly always read: a small
-// unsigned integer.
+// parseDigits is parseNumber for the most frequent case, a short unsigned integer.
 func parseDigits(s string) (float64, bool) {
 	n := int64(0)
 	for i := range len(s) {
@@ -196,8 +193,7 @@ func parseDigits(s string) (float64, bool) {
 
 func isHex(s string) bool { return len(s) > 1 && s[0] == '0' && (s[1] == 'x' || s[1] == 'X') }
 
-// isNumeral reports whether s is an unsigned decimal or hexadecimal numeral
-// as strtod reads it, with nothing after it.
+// isNumeral reports whether strtod accepts all of s as an unsigned decimal or hexadecimal number.
 func isNumeral(s string) bool {
 	isDigit, exponent := isDecimalDigit, byte('e')
 	if isHex(s) {
@@ -243,7 +239,7 @@ func isHexDigit(c byte) bool {
 	return isDecimalDigit(c) || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F'
 }
 
-// parseWord reads the words strtod knows: inf, infinity, nan, nan(…).
+// parseWord parses the words of strtod: inf, infinity, nan, nan(…).
 func parseWord(s string) (float64, bool) {
 	if s == "" || s[0]|0x20 != 'i' && s[0]|0x20 != 'n' {
 		return 0, false
@@ -265,8 +261,7 @@ func parseWord(s string) (float64, bool) {
 	}
 }
 
-// numeralPrefix returns the length of the longest beginning of s that strtod
-// reads as a number.
+// numeralPrefix returns the length of the longest prefix of s that strtod accepts.
 func numeralPrefix(s string) int {
 	sign := 0
 	if s != "" && (s[0] == '-' || s[0] == '+') {
@@ -303,7 +298,7 @@ func numeralPrefix(s string) int {
 	return sign + i + exponentPrefix(s[i:], exponent)
 }
 
-// exponentPrefix returns the length of the exponent that s begins with.
+// exponentPrefix returns the length of the exponent at the start of s.
 func exponentPrefix(s string, mark byte) int {
 	if s == "" || s[0]|0x20 != mark {
 		return 0
@@ -322,7 +317,7 @@ func exponentPrefix(s string, mark byte) int {
 	return i
 }
 
-// wordPrefix returns the length of the word for infinity or NaN that s begins with.
+// wordPrefix returns the length of the word for infinity or NaN at the start of s.
 func wordPrefix(s string) int {
 	for _, word := range [...]string{"infinity", "inf", "nan"} {
 		if len(s) >= len(word) && strings.EqualFold(s[:len(word)], word) {

@@ -2,10 +2,10 @@ package lua
 
 import "fmt"
 
-// The compiler makes code while it reads, in one pass and without a tree. Time and memory are linear in
-// the source, and the depth is the nesting of the source, which is limited.
+// The compiler emits code while it parses, in one pass and without a syntax tree. Its time and memory are linear in the
+// length of the source. It recurses as deep as the source nests.
 
-// Limits of a function, as in Lua 5.1. Messages name the limit.
+// The limits of a function, as in Lua 5.1. Error messages name them.
 const (
 	maxLocals   = 200
 	maxUpvalues = 60
@@ -13,68 +13,66 @@ const (
 	maxNesting = 200
 )
 
-// parser reads a chunk.
+// parser compiles a chunk.
 type parser struct {
 	lexer
 	fn    *function
 	depth int
-	// symbols are the names that local variables have had.
+	// symbols has the names of all local variables so far.
 	symbols map[string]*symbol
-	named   []*symbol
+	named   []*symbol // the symbols by symbol.name
 	names   *names
 	lib     *library
 }
 
-// function is the state of a function that is being compiled.
+// function is the state of a function whose code is not complete.
 type function struct {
 	*proto
 	outer *function
 	p     *parser
 	block *block
-	// pending are the jumps to the next instruction.
+	// pending has the jumps to the next instruction.
 	pending jumps
 	// lastTarget is the last target of a jump.
 	lastTarget int
 	// free is the first free register.
 	free int
-	// active are the local variables in scope, as indexes into locals; the
-	// position is the register.
+	// active has the local variables in scope, by register. The values are indexes into locals.
 	active []int
-	// declared are local variables whose scope has not begun.
+	// declared has the local variables whose scope has not begun.
 	declared []int
-	index    map[any]int // of constants
+	index    map[any]int // the constants by key
 }
 
-// symbol is a name, and what it means in the open functions. Scopes nest, so the meaning is at the ends, and is found
-// without a walk through the functions: nested functions that share variables would otherwise take quadratic time.
+// symbol is a name with its variables in the functions that are not complete. Scopes nest, so the current variable is
+// the last one. A search in the enclosing functions would take quadratic time if nested functions share variables.
 type symbol struct {
-	name int32 // in names
-	// inScope are the local variables of the name, the innermost last.
+	name int32 // an index into names
+	// inScope has the local variables of this name, the innermost last.
 	inScope []variable
-	// captured are the captured variables of the name, of the innermost function last. A function inside another one
-	// captures a variable only after that one has.
+	// captured has the captured variables of this name, that of the innermost function last. Enclosing functions capture
+	// a variable before the functions inside of them.
 	captured []variable
 }
 
-// variable is a local variable, or a captured one, of an open function.
+// variable is a local or captured variable of a function.
 type variable struct {
 	fn    *function
-	index int // the register, or the place in captured
+	index int // the register, or the index in captured
 }
 
 // block is a block of statements.
 type block struct {
 	outer *block
-	// breaks are the jumps out of a loop.
+	// breaks has the jumps out of the loop.
 	breaks jumps
-	// active is the number of local variables in scope outside.
+	// active is the number of local variables in scope before the block.
 	active   int
-	captures bool // some local variable of the block is captured
+	captures bool // a closure captures a local variable of the block
 	isLoop   bool
 }
 
-// compileChunk compiles a source. chunkName is "@name", or the source itself. lib are the globals of the
-// source.
+// compileChunk compiles a source. chunkName is "@name", or the source itself. lib has the globals of the source.
 func compileChunk(source, chunkName string, lib *library) (main *proto, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -121,7 +119,7 @@ func (p *parser) closeFunction() {
 	p.fn = fn.outer
 }
 
-// enter counts a level of nesting; leave ends it.
+// enter begins a level of nesting, and leave ends it.
 func (p *parser) enter() {
 	p.depth++
 	if p.depth > maxNesting {
@@ -162,7 +160,7 @@ func (p *parser) expect(t token) {
 	p.next()
 }
 
-// expectEnd expects the token that closes another token, which stood at a line.
+// expectEnd expects the token end, which closes the token begin at a line.
 func (p *parser) expectEnd(end, begin token, line int) {
 	if p.accept(end) {
 		return
@@ -180,7 +178,7 @@ func (p *parser) expectName() string {
 	return name
 }
 
-// declare makes a local variable whose scope begins with the next enterScope.
+// declare declares a local variable. Its scope begins with enterScope.
 func (fn *function) declare(name string) {
 	fn.limit(len(fn.active)+len(fn.declared)+1, maxLocals, "local variables")
 	fn.declared = append(fn.declared, len(fn.locals))
@@ -234,7 +232,7 @@ func (p *parser) symbol(name string) *symbol {
 	return s
 }
 
-// resolve finds the meaning of a name: a local variable, a captured variable, or a global.
+// resolve returns the variable of a name: a local variable, a captured variable, or a global.
 func (p *parser) resolve(name string) expr {
 	s := p.symbols[name]
 	if s == nil || len(s.inScope) == 0 {
@@ -247,8 +245,8 @@ func (p *parser) resolve(name string) expr {
 	return newExpr(exUpval, p.fn.capture(s, v))
 }
 
-// capture returns the place of v, a variable of an enclosing function, among the captured variables of fn. The
-// functions between capture v, too.
+// capture captures v, a variable of an enclosing function, and returns its index in the captured variables of fn. All
+// functions in between capture v, too.
 func (fn *function) capture(s *symbol, v variable) int {
 	if n := len(s.captured); n > 0 && s.captured[n-1].fn == fn {
 		return s.captured[n-1].index
@@ -266,7 +264,7 @@ func (fn *function) capture(s *symbol, v variable) int {
 	return n
 }
 
-// markCaptured notes that the block of a register's variable must close the variable.
+// markCaptured records that a closure captures the variable in a register, so its block must close it.
 func (fn *function) markCaptured(reg int) {
 	b := fn.block
 	for b != nil && b.active > reg {

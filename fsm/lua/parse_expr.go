@@ -1,34 +1,34 @@
 package lua
 
-// exprKind says where the value of an expression is, or how to get it.
+// exprKind is the form of an expression: where its value is, or how to load it.
 type exprKind uint8
 
 const (
-	exVoid     exprKind = iota // no value: an empty list
+	exVoid     exprKind = iota // an empty list, without a value
 	exNil                      //
 	exTrue                     //
 	exFalse                    //
 	exConst                    // constant info
 	exNumber                   // the number n
-	exLocal                    // register info, a variable's
+	exLocal                    // the variable in register info
 	exUpval                    // captured variable info
-	exGlobal                   // global whose name is constant info
-	exLibrary                  // field aux (a constant) of the library named library; its value is constant info
-	exIndexed                  // register info, indexed by RK aux
+	exGlobal                   // the global whose name is constant info
+	exLibrary                  // field constant aux of the library named library, whose value is constant info
+	exIndexed                  // the table in register info, indexed by RK aux
 	exJump                     // true if the jump at info is taken
-	exReloc                    // the instruction at info makes it, in any register
+	exReloc                    // the result of the instruction at info, in any register
 	exNonReloc                 // register info
 	exCall                     // the call at info
 	exVararg                   // the opVararg at info
 )
 
-// expr is an expression whose code is only partly made: the user of the value decides how to fetch it.
+// expr is an expression whose code is not complete, since it depends on the use of the value.
 type expr struct {
 	kind      exprKind
 	info, aux int
 	n         float64
 	library   string
-	// The jumps that leave a true, or a false, expression.
+	// trueJumps are taken if the expression is true, and falseJumps if it is false.
 	trueJumps, falseJumps jumps
 }
 
@@ -38,23 +38,23 @@ func newExpr(kind exprKind, info int) expr {
 
 func (e *expr) hasJumps() bool { return e.trueJumps.first != e.falseJumps.first }
 
-// set makes e another expression, but keeps the lists of jumps.
+// set replaces e by another expression, but keeps the jumps.
 func (e *expr) set(kind exprKind, info int) { e.kind, e.info = kind, info }
 
-// become makes e a fresh expression.
+// become replaces e by another expression without jumps.
 func (e *expr) become(kind exprKind, info int) { *e = newExpr(kind, info) }
 
 func (e *expr) isNumeral() bool { return e.kind == exNumber && !e.hasJumps() }
 
 func (p *parser) expression() expr { return p.binary(0) }
 
-// expressionToRegister reads an expression into the next register.
+// expressionToRegister parses an expression, whose value goes to the next register.
 func (p *parser) expressionToRegister() {
 	e := p.expression()
 	p.fn.toNextRegister(&e)
 }
 
-// expressionList reads expressions, and leaves all but the last in registers.
+// expressionList parses n expressions. The values of all but the last go to registers.
 func (p *parser) expressionList() (last expr, n int) {
 	last, n = p.expression(), 1
 	for p.accept(',') {
@@ -65,8 +65,8 @@ func (p *parser) expressionList() (last expr, n int) {
 	return last, n
 }
 
-// operator is a binary operator: how tightly it binds to the left and to the right. An operator on the
-// right that binds tighter is part of the operand.
+// operator is a binary operator with its priorities. Its right operand includes the operators whose left priority is
+// higher than its right priority.
 type operator struct {
 	left, right int
 	op          opcode
@@ -105,7 +105,7 @@ func binaryOperator(t token) (operator, bool) {
 	}
 }
 
-// binary reads an expression whose operators bind tighter than limit.
+// binary parses an expression up to the first binary operator whose left priority is at most limit.
 func (p *parser) binary(limit int) expr {
 	p.enter()
 	var e expr
@@ -131,7 +131,7 @@ func (p *parser) binary(limit int) expr {
 	}
 }
 
-// simple reads an operand.
+// simple parses an operand.
 func (p *parser) simple() expr {
 	var e expr
 	switch p.current.t {
@@ -151,7 +151,7 @@ func (p *parser) simple() expr {
 		if fn.vararg == fixedArgs {
 			p.failHere("cannot use '...' outside a vararg function")
 		}
-		fn.vararg = varArgs // no need for the table
+		fn.vararg = varArgs // the function uses "...", so it needs no table
 		e = newExpr(exVararg, fn.emit(opVararg, 0, 1, 0))
 	case '{':
 		return p.constructor()
@@ -165,7 +165,7 @@ func (p *parser) simple() expr {
 	return e
 }
 
-// primary reads a name or an expression in parentheses, and the fields, indexes and calls behind.
+// primary parses a name or an expression in parentheses, and the fields, indexes and calls that follow.
 func (p *parser) primary() expr {
 	fn := p.fn
 	e := p.prefix()
@@ -208,7 +208,7 @@ func (p *parser) prefix() expr {
 	}
 }
 
-// field reads ".name" or ":name" as an index.
+// field parses ".name" or ":name" as an index.
 func (p *parser) field(e *expr) {
 	fn := p.fn
 	if e.kind == exGlobal && p.current.t == '.' && p.libraryField(e) {
@@ -220,7 +220,7 @@ func (p *parser) field(e *expr) {
 	fn.indexBy(e, reg, &key)
 }
 
-// libraryField resolves "redis.call" to the function itself, which no script can change.
+// libraryField resolves a field of a library, such as "redis.call", to its value, which no script can change.
 func (p *parser) libraryField(e *expr) bool {
 	fn := p.fn
 	name := fn.constants[e.info].o.(*str).s
@@ -239,7 +239,7 @@ func (p *parser) libraryField(e *expr) bool {
 	return true
 }
 
-// index reads "[expression]".
+// index parses "[expression]".
 func (p *parser) index() expr {
 	p.next()
 	e := p.expression()
@@ -248,7 +248,7 @@ func (p *parser) index() expr {
 	return e
 }
 
-// arguments reads the arguments of a call of the function in e.
+// arguments parses the arguments of a call of the function e.
 func (p *parser) arguments(e *expr) {
 	fn, line := p.fn, p.line
 	args := newExpr(exVoid, 0)
@@ -280,10 +280,10 @@ func (p *parser) arguments(e *expr) {
 	}
 	e.become(exCall, fn.emit(opCall, base, n+1, 2))
 	fn.fixLine(line)
-	fn.free = base + 1 // the call takes function and arguments, and leaves one result
+	fn.free = base + 1 // one result replaces the function and the arguments
 }
 
-// functionBody reads a function from the parameters on.
+// functionBody parses a function from the parameters on.
 func (p *parser) functionBody(isMethod bool, line int) expr {
 	fn := p.openFunction(line)
 	p.expect('(')
@@ -322,17 +322,17 @@ func (p *parser) parameters() {
 	fn.enterScope(n)
 	fn.params = len(fn.active)
 	if fn.vararg != fixedArgs {
-		fn.params-- // arg is no parameter
+		fn.params-- // arg is not a parameter
 	}
 	fn.reserve(len(fn.active))
 }
 
-// constructor reads "{…}".
+// constructor parses "{…}".
 func (p *parser) constructor() expr {
 	fn, line := p.fn, p.line
 	c := tableConstructor{at: fn.emit(opNewTable, 0, 0, 0), item: newExpr(exVoid, 0)}
 	e := newExpr(exReloc, c.at)
-	c.table = fn.toNextRegisterOf(&e)
+	c.table = fn.toNextRegister(&e)
 	p.expect('{')
 	for p.current.t != '}' {
 		fn.flushItem(&c)
@@ -364,14 +364,14 @@ func (p *parser) constructor() expr {
 
 // tableConstructor is the state of a table constructor.
 type tableConstructor struct {
-	at    int // its opNewTable
-	table int // register
-	item  expr
-	// items and fields are counts; unstored items wait in registers.
+	at    int  // the index of the opNewTable
+	table int  // the register of the table
+	item  expr // the last item, until it is in a register
+	// items and fields are the numbers of items without and with a key. The last unstored items are not in the table yet.
 	items, fields, unstored int
 }
 
-// recordField reads "= expression" for a key.
+// recordField parses "= expression" for a key.
 func (p *parser) recordField(c *tableConstructor, key *expr) {
 	fn := p.fn
 	c.fields++
@@ -381,8 +381,8 @@ func (p *parser) recordField(c *tableConstructor, key *expr) {
 	fn.emit(opSetTable, c.table, rk, fn.toRK(&val))
 }
 
-// flushItem puts the item before into a register, and stores the items in registers once there are
-// enough.
+// flushItem emits the code that loads the last item into a register. If enough items are in registers, it emits the
+// code that stores them.
 func (fn *function) flushItem(c *tableConstructor) {
 	if c.item.kind == exVoid {
 		return
@@ -401,7 +401,7 @@ func (fn *function) flushLast(c *tableConstructor) {
 	case c.item.kind == exCall || c.item.kind == exVararg:
 		fn.openResults(&c.item)
 		fn.setList(c.table, c.items, openCount)
-		c.items-- // how many it will be is not known
+		c.items-- // the number of values is not known
 	default:
 		if c.item.kind != exVoid {
 			fn.toNextRegister(&c.item)
@@ -410,8 +410,8 @@ func (fn *function) flushLast(c *tableConstructor) {
 	}
 }
 
-// sizeHint packs a count into three bits and an exponent, rounding up, as Lua 5.1 does: the length of a
-// table with holes depends on the hint.
+// sizeHint encodes a count as three bits and an exponent, rounded up. The encoding must be that of Lua 5.1, since the
+// length of a table with holes depends on it.
 func sizeHint(n int) int {
 	exponent := 0
 	for n >= 16 {
@@ -424,7 +424,7 @@ func sizeHint(n int) int {
 	return (exponent+1)<<3 | (n - 8)
 }
 
-// hintedSize is the count that a size hint stands for.
+// hintedSize decodes a size hint.
 func hintedSize(hint int) int {
 	if exponent := hint >> 3; exponent > 0 {
 		return (hint&7 + 8) << (exponent - 1)

@@ -9,18 +9,18 @@ func blockEnds(t token) bool {
 	}
 }
 
-// chunk reads statements up to the end of a block.
+// chunk parses statements up to the end of a block.
 func (p *parser) chunk() {
 	p.enter()
 	for last := false; !last && !blockEnds(p.current.t); {
 		last = p.statement()
 		p.accept(';')
-		p.fn.free = len(p.fn.active) // nothing but variables outlives a statement
+		p.fn.free = len(p.fn.active) // only variables outlive a statement
 	}
 	p.leave()
 }
 
-// scopedChunk reads a block with a scope of its own.
+// scopedChunk parses a block with its own scope.
 func (p *parser) scopedChunk() {
 	var b block
 	p.fn.enterBlock(&b, false)
@@ -28,7 +28,7 @@ func (p *parser) scopedChunk() {
 	p.fn.leaveBlock()
 }
 
-// statement reads a statement, and reports whether the block must end behind it.
+// statement parses a statement, and reports whether it must be the last one of its block.
 func (p *parser) statement() (last bool) {
 	line := p.line
 	switch p.current.t {
@@ -66,7 +66,7 @@ func (p *parser) statement() (last bool) {
 	return false
 }
 
-// condition reads an expression, and returns the jumps that a false value takes.
+// condition parses an expression, and returns the jumps that are taken if it is false.
 func (p *parser) condition() jumps {
 	e := p.expression()
 	if e.kind == exNil {
@@ -76,8 +76,7 @@ func (p *parser) condition() jumps {
 	return e.falseJumps
 }
 
-// guardedBlock reads "if condition then block" from the first word on, and returns the jumps past the
-// block.
+// guardedBlock parses "if condition then block", and returns the jumps that skip the block.
 func (p *parser) guardedBlock() jumps {
 	p.next()
 	jumps := p.condition()
@@ -122,8 +121,8 @@ func (p *parser) whileStatement(line int) {
 	fn.patchHere(exits)
 }
 
-// repeatStatement: the condition sees the local variables of the body. Both ways out of the condition must
-// close a captured variable.
+// repeatStatement parses a repeat loop. The scope of the body includes the condition, so captured variables are closed
+// after the condition, whether the loop continues or ends.
 func (p *parser) repeatStatement(line int) {
 	fn := p.fn
 	start := fn.label()
@@ -200,7 +199,7 @@ func (p *parser) genericFor(name string) {
 	line := p.line
 	e, n := p.expressionList()
 	fn.adjustAssign(3, n, &e)
-	fn.checkRegisters(3) // to call the generator
+	fn.checkRegisters(3) // for the call of the generator
 	p.forBody(base, line, vars, false)
 }
 
@@ -232,7 +231,7 @@ func (p *parser) forBody(base, line, vars int, numeric bool) {
 	fn.patch(fn.jump(), prepare.first+1)
 }
 
-// functionStatement reads "function a.b.c:d() … end".
+// functionStatement parses "function a.b.c:d() … end".
 func (p *parser) functionStatement(line int) {
 	p.next()
 	target := p.resolve(p.expectName())
@@ -254,7 +253,7 @@ func (p *parser) localFunction() {
 	fn.declare(p.expectName())
 	local := newExpr(exLocal, fn.free)
 	fn.reserve(1)
-	fn.enterScope(1) // the body sees the name
+	fn.enterScope(1) // the scope includes the body
 	body := p.functionBody(false, p.line)
 	fn.store(&local, &body)
 	fn.locals[fn.active[len(fn.active)-1]].from = len(fn.code)
@@ -314,7 +313,7 @@ func (p *parser) breakStatement() {
 	b.breaks = fn.join(b.breaks, fn.jump())
 }
 
-// expressionStatement is a call, or an assignment.
+// expressionStatement parses a call or an assignment.
 func (p *parser) expressionStatement() {
 	target := assignment{}
 	target.e = p.primary()
@@ -326,7 +325,7 @@ func (p *parser) expressionStatement() {
 	p.assign(&target, 1)
 }
 
-// assignment is the list of the targets of an assignment, last first.
+// assignment is a target of an assignment, and a list of the targets before it.
 type assignment struct {
 	before *assignment
 	e      expr
@@ -364,8 +363,8 @@ func (p *parser) assign(target *assignment, n int) {
 	fn.store(&target.e, &e)
 }
 
-// keepFromConflict: in "a[i], i = …" the variable i must keep the old value for the index, so a copy
-// serves as index.
+// keepFromConflict copies a local variable that earlier targets use if the assignment changes it. In "a[i], i = …" the
+// index is the copy, which has the old value.
 func (fn *function) keepFromConflict(target *assignment, local *expr) {
 	copied := fn.free
 	conflict := false

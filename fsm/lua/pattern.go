@@ -4,51 +4,48 @@ import (
 	"strings"
 )
 
-// Patterns of Lua 5.1. The matcher backtracks, so its time can grow exponentially
-// with the pattern; every step it takes is charged.
-
 const (
 	maxCaptures = 32
-	// maxMatchDepth is how deep the matcher recurses: one level for each quantifier or
-	// parenthesis of the pattern that is being matched. Lua 5.1 has no limit and overflows
-	// its C stack.
+	// maxMatchDepth limits the recursion of the matcher. It recurses once for each quantifier and parenthesis. Lua 5.1
+	// has no limit, and overflows its C stack.
 	maxMatchDepth = 1000
-	// unfinished and position are lengths of captures that have none.
+	// unfinished is the length of a capture that has not ended, and position that of a position capture.
 	unfinished = -1
 	position   = -2
 )
 
-// capture span of the source.
+// span is the part of the source that a capture has matched.
 type span struct{ start, length int }
 
-// matcher is a match in progress.
+// matcher is the state of a match with a pattern of Lua 5.1. It backtracks, so its time may be exponential in the
+// length of the pattern. All its steps are charged.
 type matcher struct {
 	l        *state
 	src, pat string
-	level    int // captures that have begun
+	level    int // the number of captures that have begun
 	depth    int
-	cost     int // steps not charged yet
+	cost     int // the cost that is not charged yet, in quarters of a step
 	captures [maxCaptures]span
 }
 
-// patternError is a malformed pattern. The matcher recurses, so it is a
-// panic, recovered by protect.
+// patternError is the error of a malformed pattern. The matcher recurses, so the error is a panic, which start
+// recovers.
 type patternError string
 
-// spend counts work of n bytes.
+// spend adds to the cost. n is about the number of compared bytes.
 func (m *matcher) spend(n int) {
 	if m.cost += n; m.cost >= 64 {
 		m.chargeSpent()
 	}
 }
 
-// chargeSpent charges for what was spent.
+// chargeSpent charges the cost so far.
 func (m *matcher) chargeSpent() {
 	m.l.charge(int64(m.cost) / 4)
 	m.cost &= 3
 }
 
-// at is the byte of the pattern at p, 0 behind the end.
+// at returns the byte of the pattern at p, or 0 behind the end.
 func (m *matcher) at(p int) byte {
 	if p < len(m.pat) {
 		return m.pat[p]
@@ -56,7 +53,7 @@ func (m *matcher) at(p int) byte {
 	return 0
 }
 
-// sourceAt is the byte of the source at s, 0 behind the end.
+// sourceAt returns the byte of the source at s, or 0 behind the end.
 func (m *matcher) sourceAt(s int) byte {
 	if s < len(m.src) {
 		return m.src[s]
@@ -64,7 +61,7 @@ func (m *matcher) sourceAt(s int) byte {
 	return 0
 }
 
-// start matches the pattern at one place, and returns the end of the match or -1.
+// start matches the pattern from p on with the source from s on, and returns the end of the match, or -1.
 func (m *matcher) start(s, p int) (end int, err *raised) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -81,8 +78,7 @@ func (m *matcher) start(s, p int) (end int, err *raised) {
 	return end, nil
 }
 
-// match matches the pattern from p on with the source from s on, and returns the end of the match,
-// or -1.
+// match is start for a part of the pattern.
 func (m *matcher) match(s, p int) int {
 	if m.depth++; m.depth > maxMatchDepth {
 		panic(patternError("pattern too complex"))
@@ -149,7 +145,8 @@ func (m *matcher) isSpecial(p int) bool {
 	return c == 'b' || c == 'f' || isDecimalDigit(c)
 }
 
-// special matches %b, %f and back references, and returns where it goes on.
+// special matches %b, %f or a back reference. It returns the positions behind it in the source, or -1, and in the
+// pattern.
 func (m *matcher) special(s, p int) (int, int) {
 	switch c := m.at(p); c {
 	case 'b':
@@ -173,7 +170,7 @@ func (m *matcher) special(s, p int) (int, int) {
 	}
 }
 
-// balanced matches %bxy at s; p is at x.
+// balanced matches %bxy at s. p is the index of x.
 func (m *matcher) balanced(s, p int) int {
 	if p+1 >= len(m.pat) {
 		panic(patternError("unbalanced pattern"))
@@ -197,7 +194,8 @@ func (m *matcher) balanced(s, p int) int {
 	return -1
 }
 
-// longest tries the class as often as it matches, then less often.
+// longest matches the class from p to end as often as possible, and the rest of the pattern. If the rest does not
+// match, it backtracks.
 func (m *matcher) longest(s, p, end int) int {
 	n := 0
 	for s+n < len(m.src) && m.single(m.src[s+n], p, end) {
@@ -212,7 +210,7 @@ func (m *matcher) longest(s, p, end int) int {
 	return -1
 }
 
-// shortest tries the class as rarely as possible, then more often.
+// shortest matches the class from p to end as rarely as possible, and the rest of the pattern.
 func (m *matcher) shortest(s, p, end int) int {
 	for {
 		m.spend(1)
@@ -226,11 +224,12 @@ func (m *matcher) shortest(s, p, end int) int {
 	}
 }
 
-func (m *matcher) openCapture(s, p, what int) int {
+// openCapture begins a capture, whose length is unfinished or position, and matches the rest of the pattern.
+func (m *matcher) openCapture(s, p, length int) int {
 	if m.level >= maxCaptures {
 		panic(patternError("too many captures"))
 	}
-	m.captures[m.level] = span{s, what}
+	m.captures[m.level] = span{s, length}
 	m.level++
 	r := m.match(s, p)
 	if r < 0 {
@@ -255,14 +254,14 @@ func (m *matcher) closeCapture(s, p int) int {
 	return r
 }
 
-// backReference matches what a capture matched.
+// backReference matches the text of a capture.
 func (m *matcher) backReference(s int, digit byte) int {
 	n := int(digit) - '1'
 	if n < 0 || n >= m.level || m.captures[n].length == unfinished {
 		panic(patternError("invalid capture index"))
 	}
 	c := m.captures[n]
-	if c.length < 0 || len(m.src)-s < c.length { // a position has no text
+	if c.length < 0 || len(m.src)-s < c.length { // a position capture has no text
 		return -1
 	}
 	m.spend(c.length / 16)
@@ -272,7 +271,7 @@ func (m *matcher) backReference(s int, digit byte) int {
 	return s + c.length
 }
 
-// pushCaptures pushes the captures of a match; the whole when there are none.
+// pushCaptures pushes the captures of the match from s to end, or the whole match if there are none.
 func (m *matcher) pushCaptures(s, end int) (int, *raised) {
 	n := max(m.level, 1)
 	m.l.needStack(n + spareSlots)
@@ -286,7 +285,7 @@ func (m *matcher) pushCaptures(s, end int) (int, *raised) {
 	return n, nil
 }
 
-// capture returns the capture i of the match from s to end.
+// capture returns the capture i of the match from s to end. The capture 0 of a pattern without captures is the match.
 func (m *matcher) capture(i, s, end int) (value, *raised) {
 	if i >= m.level {
 		if i != 0 {
@@ -305,10 +304,10 @@ func (m *matcher) capture(i, s, end int) (value, *raised) {
 	}
 }
 
-// hasSpecials reports whether a pattern is more than its text.
+// hasSpecials reports whether a pattern has special characters.
 func hasSpecials(p string) bool { return strings.ContainsAny(p, "^$*+?.([%-") }
 
-// classEnd returns where the single-character class at p ends.
+// classEnd returns the end of the single-character class at p.
 func (m *matcher) classEnd(p int) int {
 	c := m.at(p)
 	p++
@@ -384,8 +383,7 @@ func (m *matcher) inSet(c byte, p, end int) bool {
 	return !found
 }
 
-// inClass reports whether c is in the class that a letter names; any other
-// byte names itself.
+// inClass reports whether c is in the class of a letter, such as 'a' for letters. Any other byte is a class of itself.
 func inClass(c, class byte) bool {
 	var in bool
 	switch class | 0x20 {

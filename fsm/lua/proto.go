@@ -20,40 +20,39 @@ type proto struct {
 	line      int // where it is defined; 0 for a chunk
 }
 
-// localName says that a local variable stands in a register while the program counter is in [from, to).
-// The register follows from the order.
+// localName is the name of a local variable while the program counter is in [from, to). The register is the number of
+// earlier entries whose range includes the program counter.
 type localName struct {
 	name     string
 	from, to int
 }
 
-// capture says where a captured variable comes from, and what its name is. A source may have many more captured
-// variables than bytes, so a capture is small, and no instruction of its own.
+// capture is a captured variable of a function: its name, and its place in the enclosing function. A source may have
+// many more captured variables than bytes, so a capture is small and not an instruction.
 type capture struct {
-	name  int32 // in names
-	index uint8 // the register of the enclosing function, or the place among that function's captured variables
-	// fromReg: from a register.
-	fromReg bool
+	name    int32 // an index into names
+	index   uint8 // a register of the enclosing function, or an index into that function's captured variables
+	fromReg bool  // index is a register
 }
 
-// names are the names of the variables of a chunk.
+// names has the names of the variables of a chunk.
 type names struct{ list []string }
 
-// varargKind says how a function treats surplus arguments.
+// varargKind is the treatment of surplus arguments by a function.
 type varargKind uint8
 
 const (
-	// fixedArgs: surplus arguments are dropped.
+	// fixedArgs drops surplus arguments.
 	fixedArgs varargKind = iota
-	// varArgs: surplus arguments are "...".
+	// varArgs makes "..." of surplus arguments.
 	varArgs
-	// tableArgs: the function has "..." without using it, so a table of surplus arguments is the local
-	// variable arg, as in Lua 5.0.
+	// tableArgs makes a table of surplus arguments, which is the local variable arg, as in Lua 5.0. It is the kind of a
+	// function that declares "..." and does not use it.
 	tableArgs
 )
 
-// instr is an instruction: an operation, the register A, and two operands of 16 bits, B and C, or one of
-// 32, Bx. An "RK" operand means a constant if the top bit is set, else a register.
+// instr is an instruction: an operation, a register A, and two operands of 16 bits, B and C, or one of 32 bits, Bx. An
+// RK operand is a constant if its top bit is set, and otherwise a register.
 type instr uint64
 
 const (
@@ -61,9 +60,9 @@ const (
 	maxRKIndex  = constantBit - 1
 	maxB        = 1<<16 - 1
 	maxBx       = 1<<31 - 1
-	// noRegister is an operand A that means: no register.
+	// noRegister is the operand A that stands for no register.
 	noRegister = 255
-	// maxRegisters is the most registers of a function.
+	// maxRegisters limits the registers of a function.
 	maxRegisters = 250
 )
 
@@ -92,9 +91,8 @@ func (i instr) withBx(bx int) instr    { return i&^(0xFFFFFFFF<<16) | instr(uint
 // opcode is an operation of the virtual machine.
 type opcode uint8
 
-// The operations: Lua 5.1's, and a few more that make a script's usual
-// way shorter. R is a register, K a constant, RK either, U a captured
-// variable, pc already points behind the instruction.
+// The operations of Lua 5.1, and opGlobal, opGetField and opLibrary, which are faster forms for frequent cases. R is a
+// register, K a constant, RK either of them, and U a captured variable. pc is the index of the next instruction.
 const (
 	opMove      opcode = iota // R(A) := R(B)
 	opLoadK                   // R(A) := K(Bx)
@@ -139,6 +137,5 @@ const (
 	opVararg  // R(A), … := varargs, B-1 of them; 0: all
 )
 
-// elementsPerFlush is the number of elements that a table constructor gathers in registers before a
-// store.
+// elementsPerFlush is the number of elements that a table constructor collects in registers before it stores them.
 const elementsPerFlush = 50

@@ -5,18 +5,16 @@ import (
 	"strings"
 )
 
-// raised is a Lua error on the way to a handler. It is no Go error, as it carries any Lua value.
+// raised is a Lua error that no handler has caught yet. It is not a Go error, since its value may be any Lua value.
 type raised struct {
 	value value
-	// final: no handler may change the error.
-	final bool
+	final bool // handlers must not change the error
 }
 
-// throw raises a message unchanged.
+// throw returns an error with a message.
 func (l *state) throw(message string) *raised { return &raised{value: l.newString(message)} }
 
-// runtimeError is an error of the virtual machine, with a position in a Lua function, and without one in
-// a library function.
+// runtimeError returns an error of the virtual machine. In a Lua function, the message begins with the position.
 func (l *state) runtimeError(message string) *raised {
 	if f := l.frame; f.closure != nil {
 		message = f.where() + message
@@ -24,11 +22,11 @@ func (l *state) runtimeError(message string) *raised {
 	return l.throw(message)
 }
 
-// fail is an error of a library function, with the position of the caller.
+// fail returns an error of a library function. The message begins with the position of the caller.
 func (l *state) fail(message string) *raised { return l.throw(l.where(1) + message) }
 
-// where is "chunk:line: " for the function at a level of the call chain, 0
-// being the running one.
+// where returns "chunk:line: " for the function at a level of the call chain, or "" if it is not a Lua function. The
+// running function has level 0.
 func (l *state) where(level int) string {
 	if f, ok := l.level(level); ok && f != nil && f.closure != nil {
 		return f.where()
@@ -36,15 +34,15 @@ func (l *state) where(level int) string {
 	return ""
 }
 
-// where is the position of a Lua function that is being called.
+// where returns "chunk:line: " for the current instruction of a Lua function.
 func (f *frame) where() string {
 	return chunkID(f.closure.proto.source) + ":" + strconv.Itoa(f.line()) + ": "
 }
 
 func (f *frame) line() int { return int(f.closure.proto.lines[f.pc-1]) }
 
-// level returns the call at a level. A call that was replaced by a tail call has a level
-// but no frame. ok is false behind the last.
+// level returns the frame at a level of the call chain. ok reports whether the level exists. The level of a call that a
+// tail call replaced exists, but f is nil.
 func (l *state) level(level int) (f *frame, ok bool) {
 	for f = l.frame; f != nil && f.fn >= 0; f = f.prev {
 		l.charge(1)
@@ -60,7 +58,8 @@ func (l *state) level(level int) (f *frame, ok bool) {
 	return nil, false
 }
 
-// typeError says that a value does not support an operation, and names the variable if it is known.
+// typeError returns the error for a value that does not support an operation. slot is the value's slot, or noOperand.
+// The message names the variable in the slot, if there is one.
 func (l *state) typeError(slot int, v value, operation string) *raised {
 	name := ""
 	if f := l.frame; slot != noOperand && f.closure != nil {
@@ -81,8 +80,8 @@ func (l *state) compareError(a, b value) *raised {
 	return l.runtimeError("attempt to compare " + x + " with " + y)
 }
 
-// argError says that an argument of the running library function is wrong. The text names the function
-// as the calling code does.
+// argError returns the error for an invalid argument of the running library function. The message names the function as
+// the calling code does.
 func (l *state) argError(n int, message string) *raised {
 	name, isMethod := l.calledAs()
 	if isMethod {
@@ -114,7 +113,7 @@ func (l *state) calledAs() (name string, isMethod bool) {
 	return name[1 : len(name)-1], kind == "method"
 }
 
-// cString cuts a text at the first zero byte, as C does.
+// cString returns the text up to the first zero byte, as C does.
 func cString(s string) string {
 	if zero := strings.IndexByte(s, 0); zero >= 0 {
 		return s[:zero]
@@ -122,11 +121,8 @@ func cString(s string) string {
 	return s
 }
 
-// Error messages name variables: "local 'x'", "field 'y'". The name is found as Lua 5.1
-// finds it: by looking for the instruction that put the value into its register.
-
-// variableAt describes what stands in a register of a call at its current
-// instruction, or returns "".
+// variableAt returns the name of the variable in a register of a call for an error message, such as "local 'x'" or
+// "field 'y'", or "". As in Lua 5.1, the name follows from the last instruction that set the register.
 func (l *state) variableAt(f *frame, reg int) string {
 	if reg < 0 || reg >= f.closure.proto.registers {
 		return ""
@@ -136,8 +132,8 @@ func (l *state) variableAt(f *frame, reg int) string {
 	return p.describe(f.pc-1, reg)
 }
 
-// charged is the number of instructions before pc that a look at them counts as. A captured variable counts as one,
-// since it was one when entries that are in a log were applied.
+// charged returns the number of instructions that a search before pc is charged for. Each captured variable counts as
+// an instruction. Former releases had one for each, and entries in the log must cost the same in all releases.
 func (p *proto) charged(pc int) int {
 	n := pc
 	for _, i := range p.code[:pc] {
@@ -176,7 +172,7 @@ func (p *proto) describe(pc, reg int) string {
 	return ""
 }
 
-// text is the string that an RK operand is, or "?".
+// text returns the string constant of an RK operand, or "?" if the operand is anything else.
 func (p *proto) text(rk int) string {
 	if rk&constantBit != 0 {
 		if s, is := p.constants[rk&^constantBit].str(); is {
@@ -202,8 +198,8 @@ func (p *proto) localAt(pc, reg int) (string, bool) {
 	return "", false
 }
 
-// setter returns the last instruction before pc that changes a register, on the way that
-// takes every jump forward.
+// setter returns the last instruction before pc that sets a register. It assumes that all forward jumps up to pc are
+// taken.
 func (p *proto) setter(pc, reg int) instr {
 	found := instr(0).withOp(opReturn)
 	for at := 0; at < pc; at++ {

@@ -7,21 +7,19 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// Runner runs programs, one at a time, and keeps memory between runs, so that a short script costs few
-// allocations. The state machine has one runner for the log, and others for concurrent reads.
+// Runner runs programs, one at a time. Runs reuse the memory of earlier runs, so a short script allocates little.
 type Runner struct {
-	state state
-	stack []value
-	root  frame
-	used  Used
-	// words is the buffer of a command's words.
-	words      []string
+	state      state
+	stack      []value
+	root       frame
+	used       Used
+	words      []string // the buffer of state.words
 	keys, argv argTable
 	spare      [spareTexts]str
 }
 
-// argTable is KEYS or ARGV. The memory serves the next run, as no value outlives a run. A long table is
-// made anew.
+// argTable is the table KEYS or ARGV. The next run reuses the memory, since no value outlives a run. A table that is
+// longer than the arrays gets memory of its own.
 type argTable struct {
 	table table
 	used  int
@@ -29,23 +27,23 @@ type argTable struct {
 	texts [8]str
 }
 
-// Used is the part of the [Limits] that a run took.
+// Used is the part of the [Limits] that a run has used.
 type Used struct{ Steps, MemoryBytes int64 }
 
-// NewRunner returns a runner without memory.
+// NewRunner returns a new runner.
 func NewRunner() *Runner { return &Runner{stack: make([]value, initialStack), root: frame{fn: -1}} }
 
 // Run runs a program with a new runner.
 func (p *Program) Run(env *Env) (protocol.Value, error) { return NewRunner().Run(p, env) }
 
-// Used is what the last run took.
+// Used returns the usage of the last run.
 func (r *Runner) Used() Used { return r.used }
 
-// Run runs a program. The value is the reply, converted by the rules of Redis. The reply of a script that
-// raises an error is a Value of KindError with a nil error, and the script's writes stay, as in Redis.
+// Run runs a program and returns the reply, converted by the rules of Redis. If the script raises an error, the reply
+// is a Value of KindError, err is nil, and the caller keeps the script's writes, as Redis does.
 //
-// The error is not nil if no write of the script may be kept: it wraps [ErrBudget] or [ErrInternal], and
-// the value is the error reply to send.
+// If err is not nil, it wraps [ErrBudget] or [ErrInternal], the caller must undo the script's writes, and the reply is
+// the error to send.
 func (r *Runner) Run(p *Program, env *Env) (reply protocol.Value, err error) {
 	l := r.begin(env)
 	defer func() {
@@ -53,7 +51,7 @@ func (r *Runner) Run(p *Program, env *Env) (reply protocol.Value, err error) {
 			if l.inHost {
 				panic(failure)
 			}
-			reply, err = l.stopped(failure)
+			reply, err = l.panicReply(failure)
 		}
 		r.end()
 	}()
@@ -62,12 +60,12 @@ func (r *Runner) Run(p *Program, env *Env) (reply protocol.Value, err error) {
 	l.stack[0] = value{o: p.main}
 	l.top = 1
 	if raised := l.call(0, 1); raised != nil {
-		return l.uncaught(raised), nil
+		return l.uncaughtReply(raised), nil
 	}
 	return l.toReply(l.stack[0], 0), nil
 }
 
-// begin makes the state at the start of a run, the same for a new and an old runner.
+// begin resets the state for a run. Earlier runs do not affect it.
 func (r *Runner) begin(env *Env) *state {
 	limits := env.Limits.withDefaults()
 	r.state = state{
@@ -79,10 +77,10 @@ func (r *Runner) begin(env *Env) *state {
 	return &r.state
 }
 
-// keptFrames is the number of frames kept for the next run.
+// keptFrames is the number of frames that the next run can reuse.
 const keptFrames = 8
 
-// end notes the part of the limits that was used, and drops the script's values.
+// end records the usage of the run, and drops the references to the script's values.
 func (r *Runner) end() {
 	l := &r.state
 	r.used = Used{Steps: l.limits.Steps - l.steps, MemoryBytes: l.limits.MemoryBytes - l.memory}
@@ -105,12 +103,12 @@ func (r *Runner) end() {
 	l.stack, l.env, l.open, l.globals, l.json, l.handler, l.words = nil, nil, nil, nil, nil, nilValue, nil
 }
 
-// stopped is the reply of a run that a panic ended: the run exceeded the budget, or met a defect of the
-// engine. A defect is recovered because a client that found it could stop every replica.
-func (l *state) stopped(failure any) (protocol.Value, error) {
+// panicReply returns the reply and the error of a run that ended with a panic. The panic was raised by the budget or by
+// a defect of the engine. A defect is recovered, since its script would otherwise crash all replicas.
+func (l *state) panicReply(failure any) (protocol.Value, error) {
 	if over, is := failure.(budgetPanic); is {
-		return protocol.Err(fmt.Sprintf("%s, %s script: %s, on %s.", over.err, protocol.Undone, l.env.SHA, l.place())),
-			over.err
+		return protocol.Err(fmt.Sprintf("%s, %s script: %s, on %s.", over.err, protocol.Undone, l.env.SHA,
+			l.currentLine())), over.err
 	}
 	err := fmt.Errorf("%w: %v", ErrInternal, failure)
 	if cause, is := failure.(error); is {
@@ -119,8 +117,8 @@ func (l *state) stopped(failure any) (protocol.Value, error) {
 	return protocol.Err(oneLine(err.Error())), err
 }
 
-// place is the current source and line of the innermost Lua function.
-func (l *state) place() string {
+// currentLine returns the source and the line of the innermost Lua function, as "source:line".
+func (l *state) currentLine() string {
 	for f := l.frame; f != nil; f = f.prev {
 		if f.closure != nil && f.pc > 0 {
 			return fmt.Sprintf("%s:%d", f.closure.proto.source, f.line())
@@ -129,8 +127,8 @@ func (l *state) place() string {
 	return "@user_script:1"
 }
 
-// uncaught is the reply for an error that nothing caught.
-func (l *state) uncaught(r *raised) protocol.Value {
+// uncaughtReply returns the reply of a script that ended with an error.
+func (l *state) uncaughtReply(r *raised) protocol.Value {
 	v, again := value{}, r
 	if !r.final {
 		v, again = l.explain(r.value)
@@ -148,11 +146,11 @@ func (l *state) uncaught(r *raised) protocol.Value {
 	if hasSource && hasLine {
 		text += " script: " + l.env.SHA + ", on " + source + ":" + line + "."
 	}
-	l.stands(len(text))
+	l.chargeReply(len(text))
 	return protocol.ErrValue(oneLine(text))
 }
 
-// plainField is a field of an error table as text, up to a zero byte.
+// plainField returns a field of an error table as text, up to the first zero byte.
 func (l *state) plainField(t *table, field *str) (string, bool) {
 	v, err := l.index(value{o: t}, value{o: field}, noOperand)
 	if err != nil {
@@ -162,7 +160,7 @@ func (l *state) plainField(t *table, field *str) (string, bool) {
 	return cString(s), is
 }
 
-// fill makes a table of some strings.
+// fill returns a table with these strings.
 func (a *argTable) fill(l *state, texts []string) *table {
 	n := len(texts)
 	l.alloc(tableBytes + int64(n)*(slotBytes+stringBytes))
@@ -189,41 +187,37 @@ func (a *argTable) clear() {
 	clear(a.texts[:a.used])
 }
 
-// Limits bounds a script. Replicas must agree on them: two nodes with different limits diverge.
+// Limits limits a script. All nodes must have the same limits, since their states would otherwise diverge.
 type Limits struct {
-	// SourceBytes is the longest source that is compiled, by [Compile] and by
-	// loadstring.
+	// SourceBytes limits a source that [Compile] or loadstring compiles.
 	SourceBytes int
-	// Steps is how many steps a run may take. An instruction of the virtual
-	// machine is one; what an instruction or a library function does in a loop is
-	// charged in proportion.
+	// Steps limits the steps of a run. An instruction of the virtual machine is one step. A loop inside of an instruction
+	// or a library function is charged in proportion to its length.
 	Steps int64
-	// MemoryBytes is how many bytes a run may allocate, by the formulas of
-	// DESIGN.md. What becomes garbage is not given back, but for what the engine itself
-	// drops: the smaller part of a table that grew, the buffer of a string that is made. Its
-	// reply may stand for as many bytes again, up to 64 MiB, be it of strings that are there only once.
+	// MemoryBytes limits the bytes that a run allocates, by the formulas of DESIGN.md. Garbage stays charged, except for
+	// the memory that the engine drops by itself: the old parts of a table that grew, and the buffer of a new string. The
+	// reply has a limit of the same size, but of 64 MiB at most. Each occurrence of a string counts for that limit.
 	MemoryBytes int64
 }
 
-// DefaultLimits are the limits of this release. DESIGN.md has the
-// measurements behind them.
+// DefaultLimits returns the limits of this release. DESIGN.md has the measurements behind them.
 func DefaultLimits() Limits { return LimitsOf(DefaultSteps) }
 
-// DefaultSteps lets the housekeeping scripts of stock libraries pass 100,000 elements.
+// DefaultSteps suffices for the cleanup scripts of stock libraries to visit 100,000 elements.
 const DefaultSteps = 32_000_000
 
 const (
-	leastMemory = 64 << 20 // what any script may allocate, and the most that a reply may stand for
-	stepMemory  = 4        // what a script may allocate for each of its steps
+	// minMemoryBytes is the lowest default of Limits.MemoryBytes, and the maximum of the limit of replies.
+	minMemoryBytes = 64 << 20
+	bytesPerStep   = 4
 )
 
-// LimitsOf returns the limits of scripts that may take so many steps.
+// LimitsOf returns the limits of scripts that may take this number of steps.
 func LimitsOf(steps int64) Limits {
-	return Limits{SourceBytes: 1 << 20, Steps: steps, MemoryBytes: max(leastMemory, steps*stepMemory)}
+	return Limits{SourceBytes: 1 << 20, Steps: steps, MemoryBytes: max(minMemoryBytes, steps*bytesPerStep)}
 }
 
-// ErrBudget is in the chain of the error of a run that was ended because it
-// took more steps or memory than its [Limits] allow.
+// ErrBudget is wrapped by the error of a run that exceeded its [Limits].
 var ErrBudget = errors.New("script is over its budget")
 
 // The resources of a [BudgetError].
@@ -232,10 +226,9 @@ const (
 	Memory = "bytes of memory"
 )
 
-// BudgetError is the error of a run that was ended by its limits. Nothing of
-// what the script did may be kept.
+// BudgetError is the error of a run that exceeded its limits. The caller must undo the script's writes.
 type BudgetError struct {
-	// Resource is what ran out: [Steps], [Memory] or "bytes of reply".
+	// Resource is the resource whose limit was exceeded: [Steps], [Memory] or "bytes of reply".
 	Resource string
 	Limit    int64
 }
@@ -244,27 +237,24 @@ func (e *BudgetError) Error() string {
 	return fmt.Sprintf("script is over its budget of %d %s (--%s)", e.Limit, e.Resource, protocol.ScriptStepsFlag)
 }
 
-// Unwrap makes errors.Is(err, ErrBudget) true.
 func (e *BudgetError) Unwrap() error { return ErrBudget }
 
-// ErrInternal is in the chain of the error of a run that met a defect of this
-// engine. It is the same on every replica. Nothing of what the script did may
-// be kept.
+// ErrInternal is wrapped by the error of a run that a defect of the engine ended. All replicas return the same error.
+// The caller must undo the script's writes.
 var ErrInternal = errors.New("script engine failed")
 
-// CompileError is the error of a source that is not a script.
+// CompileError is the error of a source that does not compile.
 type CompileError struct {
-	// Text is the whole text of the error reply: "ERR Error compiling script (new
-	// function): user_script:1: …".
+	// Text is the whole text of the error reply: "ERR Error compiling script (new function): user_script:1: …".
 	Text string
 }
 
 func (e *CompileError) Error() string { return e.Text }
 
-// replyBytes is what a reply may stand for.
-func (l Limits) replyBytes() int64 { return min(l.MemoryBytes, leastMemory) }
+// replyBytes returns the limit of the strings in a reply.
+func (l Limits) replyBytes() int64 { return min(l.MemoryBytes, minMemoryBytes) }
 
-// withDefaults returns l with defaults where it has zeros.
+// withDefaults returns l with the defaults of all fields that are 0.
 func (l Limits) withDefaults() Limits {
 	d := DefaultLimits()
 	if l.SourceBytes == 0 {

@@ -116,10 +116,10 @@ func TestPanics(t *testing.T) {
 		_, _ = mustCompile(t, "pcall(redis.call, 'get', 'x')").Run(&Env{Host: &panickingHost{}})
 	})
 	l := &state{lib: shared, env: &Env{SHA: "abc"}}
-	v, err := l.stopped(errors.New("index out of range\nhere"))
+	v, err := l.panicReply(errors.New("index out of range\nhere"))
 	require.ErrorIs(t, err, ErrInternal)
 	require.Equal(t, protocol.Err("script engine failed: index out of range here"), v)
-	_, err = l.stopped("text")
+	_, err = l.panicReply("text")
 	require.EqualError(t, err, "script engine failed: text")
 }
 
@@ -279,7 +279,7 @@ func TestCacheCompilesOnce(t *testing.T) {
 		require.False(t, c.Has("return ("))
 	}
 	require.Len(t, c.recent, 1)
-	require.Equal(t, cachedEach+len(source), c.bytes)
+	require.Equal(t, sourceOverhead+len(source), c.bytes)
 }
 
 // TestCacheSharesNothing: a source is a part of a log entry, whose memory is used again.
@@ -308,10 +308,10 @@ func TestCacheIsBounded(t *testing.T) {
 		again, err := c.Compile("return 'used'")
 		require.NoError(t, err)
 		require.Same(t, used, again)
-		require.LessOrEqual(t, c.bytes, cachedBytes)
+		require.LessOrEqual(t, c.bytes, maxRecentBytes)
 		sum := 0
 		for source := range c.recent {
-			sum += cachedEach + len(source)
+			sum += sourceOverhead + len(source)
 		}
 		require.Equal(t, sum, c.bytes)
 	}

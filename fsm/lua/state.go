@@ -1,96 +1,94 @@
 package lua
 
-// state is a running script: the stack, the calls, and the rest of the budget. One goroutine uses it.
+// state is the state of a run.
 type state struct {
 	callStack
 	budget
 	lastID uint32
 	env    *Env
 	lib    *library
-	// inHost is set while the host runs, whose panics are not the engine's.
-	inHost bool
+	inHost bool // the host runs, so a panic is not the engine's
 	resp   int
-	// keys, argv and globals are per run, globals made at the first use.
+	// keys, argv and globals are the tables of this run. globals is nil until the first use.
 	keys, argv, globals *table
-	// seed is the state of math.random, or random if seed is 0.
+	// seed is the state of math.random. If it is 0, the state is random.
 	seed, random uint64
 	json         *jsonConfig
 	words        []string
-	// spare are strings that are used before any is allocated.
+	// spare is the memory of the first strings of the run, and spareUsed their number.
 	spare     *[spareTexts]str
 	spareUsed int
 }
 
-// callStack is the registers and the calls of a run.
+// callStack has the registers and the calls of a run.
 type callStack struct {
-	// stack holds the registers of all calls. It moves when it grows: take a new slice of it after
-	// anything that may call a function.
+	// stack has the registers of all calls. A call may replace it by a longer one, so slices of it are invalid after any
+	// call.
 	stack []value
-	// room is the number of slots asked for, at least the most ever in use.
+	// room is the number of slots that the calls have needed so far. The first room slots must exist and be charged.
 	room int
-	// top is the first slot that no call uses. While a Lua function runs, top is the end of the
-	// function's registers, or of an open number of values.
+	// top is the end of the slots in use. In a Lua function it is the end of the registers, or of an open number of
+	// values.
 	top   int
 	frame *frame
-	// calls is the number of Lua functions being called, peak the most so far.
+	// calls is the number of nested calls of Lua functions, and peak its maximum so far.
 	calls, peak int
-	// open are the captured variables that live in the stack, the highest first.
+	// open is the list of the captured variables in the stack, the highest slot first.
 	open *upvalue
-	// goDepth counts calls that nest in Go: metamethods, pcall, comparison functions.
+	// goDepth is the number of calls that nest in Go: metamethods, pcall, comparison functions.
 	goDepth int
-	// handler is the error handler of the innermost protected call; nil in a pcall.
+	// handler is the error handler of the innermost protected call, or nil in a pcall.
 	handler value
 }
 
-// budget is what is left of the limits of a run.
+// budget is the rest of the limits of a run.
 type budget struct {
 	steps, memory int64
-	// reply is the number of bytes that the reply may yet stand for.
-	reply  int64
-	limits Limits
+	reply         int64 // the bytes of strings that the reply may still have
+	limits        Limits
 }
 
-// frame is one call. The chain of frames is kept for later calls.
+// frame is a call. Later calls reuse the frames of ended calls.
 type frame struct {
 	closure *closure // nil for a builtin
 	builtin *builtin
 	prev    *frame
 	next    *frame
-	// fn is the function's slot, where the results go, and base the first register.
+	// fn is the slot of the function and of the first result. base is the first register.
 	fn, base int
-	// pc is the next instruction, stored before any instruction that can fail or call.
+	// pc is the index of the next instruction. Instructions that can fail or call store it first.
 	pc int
 	// want is the number of results that the caller wants, or openCount.
 	want int
-	// tails counts the calls that a tail call replaced.
+	// tails is the number of calls that tail calls have replaced.
 	tails int
-	// fresh: the frame was entered from Go, and the return ends execute.
+	// fresh is set if Go entered the frame. The return of the frame then ends execute.
 	fresh bool
 }
 
-// Bounds of a run that are no budgets.
+// The limits of a run that no caller sets.
 const (
-	// maxCalls is the depth to which calls of Lua functions nest.
+	// maxCalls limits nested calls of Lua functions.
 	maxCalls = 16382
-	// maxGoDepth is the depth to which calls nest that need Go's stack, as in Lua 5.1.
+	// maxGoDepth limits nested calls that use Go's stack, as in Lua 5.1.
 	maxGoDepth = 200
-	// maxResults is the most values that a library function takes or gives at once.
+	// maxResults limits the arguments and results of a library function.
 	maxResults = 8000
-	// initialStack is the number of slots that a run begins with, and keeps for the next run.
+	// initialStack is the number of slots at the start of a run. The next run reuses them.
 	initialStack = 128
-	// frameBytes is the charge for a call deeper than any before.
+	// frameBytes is the charge for a frame.
 	frameBytes = 128
-	// spareTexts is the number of strings of a run without an allocation.
+	// spareTexts is the number of strings that a run makes before it allocates one.
 	spareTexts = 16
-	// spareSlots is the room on the stack that a builtin or a metamethod call finds.
+	// spareSlots is the number of free slots at the start of a builtin or a metamethod call.
 	spareSlots = 24
 )
 
-// budgetPanic ends a run over the budget. A panic cannot be caught or delayed by a pcall, a metamethod or
-// a library function. Run recovers it.
+// budgetPanic ends a run that exceeds its budget. It is a panic, so no pcall, metamethod or library function can catch
+// or delay it. Run recovers it.
 type budgetPanic struct{ err *BudgetError }
 
-// charge takes n steps from the budget.
+// charge charges n steps.
 func (l *state) charge(n int64) {
 	if l.steps -= n; l.steps < 0 {
 		l.outOfSteps()
@@ -102,7 +100,7 @@ func (l *state) outOfSteps() {
 	panic(budgetPanic{&BudgetError{Resource: Steps, Limit: l.limits.Steps}})
 }
 
-// alloc takes n bytes from the budget, before they are allocated.
+// alloc charges n bytes, before the caller allocates them.
 func (l *state) alloc(n int64) {
 	if l.memory -= n; l.memory < 0 {
 		l.memory = 0
@@ -110,26 +108,26 @@ func (l *state) alloc(n int64) {
 	}
 }
 
-// release gives back the charge for memory that the engine has just dropped, and that no value can hold
-// on to. So the charge is the same on all replicas.
+// release returns the charge for memory that the engine has dropped. No value refers to the memory, so the charge is
+// the same on all replicas.
 func (l *state) release(n int64) { l.memory += n }
 
-// stands charges the reply for a string of n bytes, at each place where the string stands: each is sent.
-func (l *state) stands(n int) {
+// chargeReply charges the reply for an occurrence of a string of n bytes.
+func (l *state) chargeReply(n int) {
 	if l.reply -= int64(n); l.reply < 0 {
 		l.reply = 0
 		panic(budgetPanic{&BudgetError{Resource: "bytes of reply", Limit: l.limits.replyBytes()}})
 	}
 }
 
-// chargeBytes charges for looking at, or moving, n bytes.
+// chargeBytes charges for reading or copying n bytes.
 func (l *state) chargeBytes(n int) {
 	if n >= 64 {
 		l.charge(int64(n) >> 6)
 	}
 }
 
-// chargeHops charges for n short steps of a loop. The first few are free.
+// chargeHops charges for n iterations of a short loop. Up to 4 are free.
 func (l *state) chargeHops(n int) {
 	if n > 4 {
 		l.charge(int64(n) >> 2)
@@ -142,20 +140,20 @@ func (l *state) allocString(n int) {
 	l.chargeBytes(n)
 }
 
-// newString makes a string of this run of a text that exists already.
+// newString returns a string with an existing text. It charges memory for the text but no copying.
 func (l *state) newString(s string) value {
 	l.alloc(stringBytes + int64(len(s)))
 	return l.text(s)
 }
 
-// stringOf makes a string of bytes.
+// stringOf returns a string with a copy of b.
 func (l *state) stringOf(b []byte) value {
 	l.allocString(len(b))
 	return l.text(string(b))
 }
 
-// text makes a string value of a text that has been charged. The first strings of a run use memory that
-// the next run uses again: no value outlives a run.
+// text returns a string with a text that has been charged. The first strings of a run are in spare. The next run reuses
+// spare, since no value outlives a run.
 func (l *state) text(s string) value {
 	if l.spare == nil || l.spareUsed == len(l.spare) {
 		return value{o: &str{s: s}}
@@ -175,8 +173,8 @@ func (l *state) sameText(a, b string) bool {
 	return a == b
 }
 
-// identity is the number of a table or function within a run, given at the first question. The number
-// stands in for the address that Lua would show and order by.
+// identity returns the number of a table or function, which is unique in a run. It replaces the address that Lua shows
+// and hashes. The first call for a value issues its number.
 func (l *state) identity(v value) uint32 {
 	var id *uint32
 	switch x := v.o.(type) {
@@ -196,7 +194,7 @@ func (l *state) identity(v value) uint32 {
 	return *id
 }
 
-// needStack makes sure that n slots from top on exist.
+// needStack grows the stack to have n slots from top on.
 func (l *state) needStack(n int) {
 	if need := l.top + n; need > l.room {
 		l.growStack(need)
@@ -218,13 +216,15 @@ func (l *state) growStack(need int) {
 	l.stack = stack
 }
 
-// push puts a value on the stack. Requires: there is room; a builtin has spareSlots.
+// push appends a value to the stack.
+//
+// Requires: a slot is free. A builtin has spareSlots at its start.
 func (l *state) push(v value) {
 	l.stack[l.top] = v
 	l.top++
 }
 
-// captureSlot returns the captured variable of a stack slot.
+// captureSlot returns the captured variable of a stack slot, and adds it if no closure has captured the slot yet.
 func (l *state) captureSlot(index int) *upvalue {
 	at, hops := &l.open, 0
 	for *at != nil && (*at).index >= index {
@@ -241,7 +241,7 @@ func (l *state) captureSlot(index int) *upvalue {
 	return up
 }
 
-// closeFrom moves the captured variables from a slot on out of the stack.
+// closeFrom closes the captured variables from a slot on: it moves their values out of the stack.
 func (l *state) closeFrom(index int) {
 	for l.open != nil && l.open.index >= index {
 		up := l.open

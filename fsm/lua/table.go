@@ -5,33 +5,30 @@ import (
 	"math/bits"
 )
 
-// table is a Lua table, built as in Lua 5.1: an array and a hash with chained scatter, and the same rules
-// of growth. Scripts see them in the length of a table with holes, and in the order of pairs. So both
-// are the same as on Redis, and a function of the table's history alone. (Redis orders keys that are
-// tables or functions by address, the engine by number: see [state.identity].)
+// table is a Lua table. As in Lua 5.1, it has an array and a hash with chained scatter, and they grow by the same
+// rules. Scripts can observe the rules in the length of a table with holes and in the order of pairs. Both are the same
+// as in Redis, and depend only on the history of the table. (Keys that are tables or functions are ordered by identity,
+// and not by address as in Redis.)
 //
-// Requires: the code that walks a table charges for the walk. Methods take the state for that.
+// Requires: the code that walks a table charges for the walk.
 type table struct {
-	array []value
-	nodes []node // a power of two, or none
-	// free: all nodes from here on are taken.
-	free     int
+	array    []value
+	nodes    []node // the length is a power of two, or 0
+	free     int    // all nodes from here on have a key
 	meta     *table
 	id       uint32
 	readonly bool
-	// lacks has a bit for each metamethod that this table, as a metatable, is known
-	// not to have.
+	// lacks has a bit for each event whose metamethod this table, as a metatable, is known not to have.
 	lacks uint8
 }
 
-// node is a slot of the hash. A key stays when the value becomes nil, so that a traversal may remove
-// entries.
+// node is a slot of the hash. Its key stays when the value becomes nil, so a traversal may remove entries.
 type node struct {
 	key, val value
-	next     int32 // distance to the next node of the chain, 0 at its end
+	next     int32 // the distance to the next node of the chain, or 0 at its end
 }
 
-// Bytes that the formulas of the memory budget charge.
+// The charges for memory.
 const (
 	tableBytes   = 128
 	slotBytes    = 24
@@ -41,11 +38,10 @@ const (
 	upvalueBytes = 56
 )
 
-// maxArrayBits is the largest array part: 2^26 elements, as in Lua 5.1. The
-// memory budget ends a script long before.
+// maxArrayBits is the logarithm of the maximal length of an array, as in Lua 5.1.
 const maxArrayBits = 26
 
-// newTable returns a table with room for arrayLen and hashLen entries.
+// newTable returns a table with an array of arrayLen elements and a hash for hashLen entries.
 func (l *state) newTable(arrayLen, hashLen int) *table {
 	l.alloc(tableBytes)
 	t := &table{}
@@ -69,7 +65,7 @@ func (t *table) makeNodes(l *state, n int) {
 	t.nodes, t.free = make([]node, size), size
 }
 
-// mainPosition is the place of key, unless another key of that place came first.
+// mainPosition returns the index of the node in which the chain of key begins.
 func (t *table) mainPosition(l *state, key value) int {
 	switch k := key.o.(type) {
 	case *str:
@@ -87,13 +83,13 @@ func (t *table) mainPosition(l *state, key value) int {
 
 func (t *table) numberPosition(n float64) int {
 	if n == 0 {
-		return 0 // also -0
+		return 0 // for -0, too
 	}
 	b := floatBits(n)
 	return int((uint32(b) + uint32(b>>32)) % uint32((len(t.nodes)-1)|1))
 }
 
-// arrayIndex returns n as a position in an array, or 0.
+// arrayIndex returns n if it may be an index of an array, or 0.
 func arrayIndex(n float64) int {
 	if n >= 1 && n <= 1<<maxArrayBits {
 		if i := int(n); float64(i) == n {
@@ -145,7 +141,7 @@ func (t *table) getStr(l *state, key *str) value {
 	return nilValue
 }
 
-// find returns the node of key, or -1.
+// find returns the index of the node of key, or -1.
 func (t *table) find(l *state, key value) int {
 	switch k := key.o.(type) {
 	case *str:
@@ -207,8 +203,9 @@ func (t *table) findNum(l *state, key float64) int {
 	}
 }
 
-// set makes t[key] = val, without metamethods. Requires: key is not nil and not NaN,
-// t is not read-only.
+// set assigns t[key] = val, without metamethods.
+//
+// Requires: key is neither nil nor NaN, and t is not read-only.
 func (t *table) set(l *state, key, val value) {
 	*t.slot(l, key) = val
 }
@@ -221,7 +218,8 @@ func (t *table) setInt(l *state, i int, val value) {
 	t.set(l, number(float64(i)), val)
 }
 
-// existing returns the place of t[key], if there is one and the key is a string or in the array.
+// existing returns the slot of t[key], or nil if there is none. It may return nil if the key is neither a string nor in
+// the array.
 func (t *table) existing(l *state, key *value) *value {
 	switch k := key.o.(type) {
 	case numberTag:
@@ -236,7 +234,7 @@ func (t *table) existing(l *state, key *value) *value {
 	return nil
 }
 
-// slot returns the place of t[key], and makes one if there is none.
+// slot returns the slot of t[key], and creates it if there is none.
 func (t *table) slot(l *state, key value) *value {
 	t.lacks = 0
 	if _, is := key.o.(numberTag); is {
@@ -250,8 +248,8 @@ func (t *table) slot(l *state, key value) *value {
 	return t.insert(l, key)
 }
 
-// insert makes a place for a key that is not in t. If the main position is taken, the key goes to a free
-// place; but if the node there is away from its own main position, that node moves.
+// insert creates the slot of a key that is not in t. If its main position is taken by a node that is not in its own
+// main position, that node moves to a free node. Otherwise the new key gets the free node.
 func (t *table) insert(l *state, key value) *value {
 	if len(t.nodes) == 0 {
 		t.rehash(l, key)
@@ -279,7 +277,7 @@ func (t *table) insert(l *state, key value) *value {
 	return &t.nodes[main].val
 }
 
-// moveNode moves the node at from, a node of the chain of head, to the free place to.
+// moveNode moves the node at from, which is in the chain of head, to the free node at to.
 func (t *table) moveNode(l *state, head, from, to int) {
 	hops := 0
 	for head+int(t.nodes[head].next) != from {
@@ -295,7 +293,7 @@ func (t *table) moveNode(l *state, head, from, to int) {
 	t.nodes[from] = node{}
 }
 
-// takeFree returns a node that never had a key, or -1.
+// takeFree returns the index of a node without a key, or -1.
 func (t *table) takeFree(l *state) int {
 	start := t.free
 	for t.free > 0 {
@@ -309,8 +307,8 @@ func (t *table) takeFree(l *state) int {
 	return -1
 }
 
-// next returns the entry after key in the order of traversal; the first for nil.
-// ok is false when key is not in the table; after the last entry the key is nil.
+// next returns the entry after key in the order of pairs, or the first entry if key is nil. After the last entry k is
+// nil. ok is false if key is not in the table.
 func (t *table) next(l *state, key value) (k, v value, ok bool) {
 	i := 0
 	if !key.isNil() {
@@ -335,7 +333,8 @@ func (t *table) next(l *state, key value) (k, v value, ok bool) {
 	return nilValue, nilValue, true
 }
 
-// position returns how many places of the traversal end with key.
+// position returns the number of slots up to and including that of key, in the order of pairs. It returns false if key
+// is not in the table.
 func (t *table) position(l *state, key value) (int, bool) {
 	if _, is := key.o.(numberTag); is {
 		if i := arrayIndex(key.n); uint(i-1) < uint(len(t.array)) {
@@ -346,7 +345,7 @@ func (t *table) position(l *state, key value) (int, bool) {
 	return len(t.array) + i + 1, i >= 0
 }
 
-// length returns a border of t, as the # operator does: the same border as Lua 5.1.
+// length is the operator #. Of several borders it returns the one that Lua 5.1 returns.
 func (t *table) length(l *state) int {
 	j := len(t.array)
 	if j > 0 && t.array[j-1].isNil() {
@@ -366,8 +365,8 @@ func (t *table) length(l *state) int {
 	return t.borderAfter(l, j)
 }
 
-// borderAfter looks for a border in the hash: it doubles j until t[j] is nil,
-// then halves the interval.
+// borderAfter searches a border in the hash after i. It doubles the index until it finds a nil, and then searches the
+// interval.
 func (t *table) borderAfter(l *state, i int) int {
 	j := i + 1
 	for !t.getInt(l, j).isNil() {
@@ -387,7 +386,7 @@ func (t *table) borderAfter(l *state, i int) int {
 	return i
 }
 
-// borderSlowly is for tables made to mislead the search.
+// borderSlowly returns the first border. borderAfter needs it for tables that are built to mislead its search.
 func (t *table) borderSlowly(l *state) int {
 	i := 1
 	for !t.getInt(l, i).isNil() {
@@ -399,10 +398,10 @@ func (t *table) borderSlowly(l *state) int {
 
 func floatBits(n float64) uint64 { return math.Float64bits(n) }
 
-// census counts the integer keys of a table by size: in[i] counts the keys in (2^(i-1), 2^i].
+// census counts the integer keys of a table.
 type census struct {
-	in    [maxArrayBits + 1]int
-	total int // integer keys
+	in    [maxArrayBits + 1]int // in[i] is the number of keys in (2^(i-1), 2^i]
+	total int
 }
 
 func (c *census) count(key value) {
@@ -415,8 +414,7 @@ func (c *census) count(key value) {
 	}
 }
 
-// arrayLen returns the largest n such that more than half of 1…n are in use, and the number of those
-// keys.
+// arrayLen returns the largest power of two n such that more than half of the keys 1…n are in use, and their number.
 func (c *census) arrayLen() (n, taken int) {
 	sum := 0
 	for i, size := 0, 1; i <= maxArrayBits && size/2 < c.total; i, size = i+1, size*2 {
@@ -432,7 +430,7 @@ func (c *census) arrayLen() (n, taken int) {
 	return n, taken
 }
 
-// rehash makes room for key: it counts the entries, and divides them anew into array and hash.
+// rehash resizes array and hash for the current entries and key.
 func (t *table) rehash(l *state, key value) {
 	l.charge(int64(len(t.array)+len(t.nodes))/4 + 1)
 	var c census
@@ -458,7 +456,7 @@ func (t *table) rehash(l *state, key value) {
 	t.resize(l, n, used-taken)
 }
 
-// resize gives t an array of n elements and a hash for at least hashLen entries.
+// resize resizes the array to n elements and the hash to at least hashLen nodes.
 func (t *table) resize(l *state, n, hashLen int) {
 	oldNodes, oldArray := t.nodes, t.array
 	if n > len(oldArray) {
@@ -482,7 +480,7 @@ func (t *table) resize(l *state, n, hashLen int) {
 	l.release(int64(len(oldNodes)) * nodeBytes)
 }
 
-// growArray makes the array n long.
+// growArray resizes the array to n elements.
 func (t *table) growArray(l *state, n int) {
 	l.alloc(int64(n) * slotBytes)
 	array := make([]value, n)
@@ -490,8 +488,7 @@ func (t *table) growArray(l *state, n int) {
 	t.array = array
 }
 
-// resizeArray makes the array at least n long, for a constructor whose
-// length has become known.
+// resizeArray resizes the array to at least n elements, for a constructor.
 func (t *table) resizeArray(l *state, n int) {
 	if n > len(t.array) {
 		t.resize(l, n, len(t.nodes))

@@ -1,12 +1,10 @@
 package lua
 
-// value is a Lua value. The zero value is nil, so fresh registers and table slots need no filling.
+// value is a Lua value. The zero value is nil.
 //
-// o says what it is: nil (nil), numberTag (n is the number), trueTag, falseTag, or
-// a pointer to a str, table, closure, builtin or userdata. The tags are empty
-// structs: numbers live in the value itself and are not allocated, which an
-// interface of float64 would do for every result of an addition. A pointer of package
-// unsafe would save a third of the space; the state machine does without.
+// o is nil for nil, numberTag, trueTag, falseTag, or a pointer to a str, table, closure, builtin or userdata. A number
+// is in n and not in o, since an interface of float64 would allocate each result of an addition. Package unsafe would
+// save a third of the space, but the state machine does not use it.
 type value struct {
 	o any
 	n float64
@@ -24,7 +22,7 @@ var (
 	falseValue = value{o: falseTag{}}
 )
 
-// userdata is a value without structure: cjson.null, and no other.
+// userdata is the type of cjson.null, which is the only value of this type.
 type userdata struct {
 	name string
 }
@@ -40,7 +38,7 @@ func boolean(b bool) value {
 
 func (v value) isNil() bool { return v.o == nil }
 
-// falsy reports whether v counts as false in a condition.
+// falsy reports whether v is false in a condition: nil or false.
 func (v value) falsy() bool {
 	if v.o == nil {
 		return true
@@ -75,7 +73,7 @@ func (v value) isFunction() bool {
 	}
 }
 
-// typeName is what type() answers for v.
+// typeName returns the type of v as type() does.
 func (v value) typeName() string {
 	switch v.o.(type) {
 	case nil:
@@ -95,15 +93,14 @@ func (v value) typeName() string {
 	}
 }
 
-// str is a Lua string: any bytes. It is immutable but for the hash, which is filled on first use. Strings
-// that concurrent runs share have a hash from the start (see newConstant).
+// str is a Lua string: any bytes. It is immutable except for the hash, which hashOf stores at its first call.
+// Concurrent runs may share only strings that have a hash: see newConstant.
 type str struct {
 	s    string
-	hash uint32
+	hash uint32 // 0 if unknown
 }
 
-// hashOf returns the hash of a string. The order in which pairs visits a table follows from the hash, so
-// scripts see the order of Redis.
+// hashOf returns the hash of a string. It must be the hash of Redis, since the order of pairs depends on it.
 func (l *state) hashOf(s *str) uint32 {
 	if s.hash != 0 {
 		return s.hash
@@ -116,8 +113,7 @@ func (l *state) hashOf(s *str) uint32 {
 	return h
 }
 
-// hashString is the hash of Lua 5.1, except that, as in Redis, all bytes of a long string
-// count.
+// hashString returns the hash of Lua 5.1, except that it reads all bytes of a long string, as Redis does.
 func hashString(s string) uint32 {
 	h := uint32(len(s))
 	for i := len(s) - 1; i >= 0; i-- {
@@ -126,29 +122,27 @@ func hashString(s string) uint32 {
 	return h
 }
 
-// newConstant returns a string that may be shared between runs.
+// newConstant returns a string that concurrent runs may share.
 func newConstant(s string) *str { return &str{s: s, hash: hashString(s)} }
 
 func constant(s string) value { return value{o: newConstant(s)} }
 
-// closure is a Lua function: code and captured variables.
+// closure is a Lua function with its captured variables.
 type closure struct {
 	proto *proto
 	up    []*upvalue
 	id    uint32
 }
 
-// upvalue is a captured variable. It lives in the stack, at index, while the variable's function runs,
-// and afterwards in v. An index stays valid when the stack moves.
+// upvalue is a captured variable. While it is open, its value is in the stack at index; afterwards the value is in v.
 type upvalue struct {
 	open  bool
 	index int
 	v     value
-	next  *upvalue // the next lower open one
+	next  *upvalue // the next open one, with a lower index
 }
 
-// builtin is a library function. args are the arguments. The function pushes its results and returns
-// their number. All runs share the builtins.
+// builtin is a library function. fn pushes its results and returns their number. Concurrent runs share the builtins.
 type builtin struct {
 	name string
 	id   uint32

@@ -1,12 +1,10 @@
 package lua
 
-// execute runs the Lua function of the current frame, and the functions called from there, until the
-// frame returns. An error leaves the frames as they are, so that the handler sees the place of the
-// error before going back to the checkpoint.
+// execute runs the Lua function of the current frame and the functions that it calls, until the frame returns. After an
+// error the frames are unchanged, so that the error handler can read the position of the error.
 //
-// execute is one long function: a switch over the operations, which share local variables. Each case
-// that can call, fail or grow the stack stores the program counter first, and takes the registers anew
-// afterwards.
+// execute is one long function, since the operations share local variables. An operation that can call, fail or grow
+// the stack stores pc first, and slices the registers again afterwards.
 func (l *state) execute() *raised {
 newFrame:
 	f := l.frame
@@ -326,7 +324,7 @@ newFrame:
 					return err
 				}
 				r = l.stack[base : base+p.registers]
-				continue // the return follows
+				continue // the next instruction is the opReturn
 			}
 			if err := l.replaceCall(f, fn); err != nil {
 				return err
@@ -424,7 +422,7 @@ newFrame:
 	}
 }
 
-// operand is the register or constant of an RK operand.
+// operand returns the register or constant of an RK operand.
 func operand(r, k []value, rk int) *value {
 	if rk&constantBit != 0 {
 		return &k[rk&^constantBit]
@@ -432,7 +430,7 @@ func operand(r, k []value, rk int) *value {
 	return &r[rk]
 }
 
-// slotOf is the stack slot of an RK operand.
+// slotOf returns the stack slot of an RK operand, or noOperand for a constant.
 func slotOf(base, rk int) int {
 	if rk&constantBit != 0 {
 		return noOperand
@@ -465,7 +463,7 @@ func (l *state) replaceCall(f *frame, fn int) *raised {
 	return nil
 }
 
-// prepareFor makes the three values of a numeric for numbers, and takes one step back.
+// prepareFor converts the three values of a numeric for to numbers, and subtracts the step from the initial value.
 func (l *state) prepareFor(loop []value) *raised {
 	for n, what := range [...]string{"initial value", "limit", "step"} {
 		if _, is := loop[n].o.(numberTag); is {
@@ -481,7 +479,7 @@ func (l *state) prepareFor(loop []value) *raised {
 	return nil
 }
 
-// setList stores the n values from a slot on in a new table, behind the first offset elements.
+// setList stores the n values from a slot on in a new table, from the element offset+1 on.
 func (l *state) setList(t *table, from, n, offset int) {
 	l.charge(int64(n) / 8)
 	t.resizeArray(l, offset+n)
@@ -499,7 +497,7 @@ func (l *state) newClosure(p *proto) *closure {
 	return c
 }
 
-// global is one of the three global variables that differ between runs, or nil.
+// global returns a global variable. All but KEYS, ARGV and _G are usually constants: see opGlobal.
 func (l *state) global(name value) (value, *raised) {
 	switch s := name.o.(*str).s; s {
 	case "KEYS":
