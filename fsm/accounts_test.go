@@ -63,7 +63,7 @@ func TestQuotaOfKeys(t *testing.T) {
 		"set d 1", "mset d 1 e 1", "mset a 1 d 1", "incr d", "lpush d x", "hset d f v", "sadd d x", "zadd d 1 x",
 		"smove s d x", "copy a d", "copy a a db 1",
 		"sort s store d", "lock.acquire d me px 1000", "fence.pass d 7", "set d 1 px 1000 nx", "setrange d 10 x",
-		"eval redis.call('set','d',1) 0", "lmove l d left left",
+		"eval redis.call('set','d',1) 0", "lmove l d left left", "session.open px 1000", "session.open px 1000 name d",
 	} {
 		d := newDriver(t)
 		alice := d.member("alice", 3, 0, 0)
@@ -94,7 +94,7 @@ func TestQuotaOfBytes(t *testing.T) {
 	alice := d.member("alice", 0, 400, 0)
 	require.Equal(t, "OK", alice.do("set a "+strings.Repeat("x", 150)))
 	require.Equal(t, "OK", alice.do("set b "+strings.Repeat("x", 150)))
-	for _, refused := range []string{"set a 1", "append a x", "sadd c x"} {
+	for _, refused := range []string{"set a 1", "append a x", "sadd c x", "session.open px 1000"} {
 		require.Equal(t, "("+allBytes+")", alice.do(refused))
 	}
 	require.Equal(t, "1", alice.do("expire a 100"))
@@ -127,6 +127,13 @@ func TestAccounts(t *testing.T) {
 		{"lock released", "alice lock.acquire a me px 1000|. lock.release a me", ""},
 		{"lock ended", "alice lock.acquire a me px 10|wait 11", ""},
 		{"locks", "alice lock.acquireall 2 a b me px 1000", "alice 2+0"},
+		{"session", "alice session.open px 1000|bob session.open px 1000|. session.keepalive 1", "alice 1+0, bob 1+0"},
+		{"session of nobody", ". session.open px 1000|alice session.keepalive 1", ""},
+		{"session closed", "alice session.open px 1000|. session.close 1", ""},
+		{"session ended", "alice session.open px 10|wait 11", ""},
+		{"lock of a session", "alice session.open px 1000|bob lock.acquire a me session 1", "alice 1+0, bob 1+0"},
+		{"undone session", "alice session.open px 1000|alice eval redis.call('session.open','px',1000)for\ti=1,1e9\tdo\tend 0", "alice 1+0"},
+		{"refused session", "alice session.open px 0", ""},
 		{"fence", "alice fence.pass a 7|bob fence.pass a 8", "alice 1+0"},
 		{"script", "alice eval redis.call('set','a',1) 0", "alice 1+0"},
 		{"undone script", "alice eval redis.call('set','a',1)for\ti=1,1e9\tdo\tend 0", ""},

@@ -54,7 +54,7 @@ func sessionOpenOp(c *call) protocol.Value {
 	case !c.paysForKeys(1):
 		return command.ErrOverWork
 	}
-	id, err := c.changeLocks(0).OpenSession(millis, c.from.client, connection, name, c.user)
+	id, err := c.changeLocks(0).OpenSession(millis, c.from.client, connection, name, c.user, int16(c.Account))
 	c.publishLockEvents()
 	if err != nil {
 		return sessionRefusal(err)

@@ -96,15 +96,15 @@ func (c *call) refusesQueued(queued string) bool {
 	return false
 }
 
-// accounts has the users whose requests had a quota. The databases, and the tables of waiters, count what each user
-// has.
+// accounts has the users whose requests had a quota. The databases, and the tables of waiters and sessions, count what
+// each user has.
 type accounts struct {
 	// users has the users, with numbers from 1 on.
 	users   []string
 	numbers map[string]int
 }
 
-// Account has the usage of a user with a quota.
+// Account has the usage of a user with a quota. Sessions of locks count as keys.
 type Account struct {
 	User                 string
 	Keys, Bytes, Waiters int64
@@ -127,6 +127,8 @@ func (st *state) usage(account int) (a Account) {
 		u := d.Usage(account)
 		a.Keys, a.Bytes = a.Keys+u.Keys, a.Bytes+u.Bytes
 	}
+	sessions, bytes := st.Locks.SessionsOfAccount(account)
+	a.Keys, a.Bytes = a.Keys+sessions, a.Bytes+bytes
 	a.Waiters = int64(st.Waits.Count(account) + st.Locks.WaitersOf(account))
 	return a
 }
@@ -219,8 +221,8 @@ func (c *call) exceeds(b *binding, words []string) bool {
 
 // creates returns the most keys that a command creates: those that it may write and that are missing.
 func (c *call) creates(row *protocol.Command, words []string) (n uint64) {
-	if row.Name == "copy" && len(words) > 3 {
-		return 1 // perhaps into another database
+	if row.Name == "copy" && len(words) > 3 /* perhaps into another database */ || row.Name == "session.open" {
+		return 1
 	}
 	var room [8]protocol.KeyUse
 	uses := protocol.AppendKeyUses(row, room[:0], words)

@@ -44,7 +44,7 @@ func (r *snapshotReader) locks(st *state) {
 	if err != nil {
 		r.fail("lock table: " + err.Error())
 	} else if t.LastAccount() > len(st.accounts.users) {
-		r.fail("account of a waiter for a lock")
+		r.fail("account of a session or of a waiter for a lock")
 	}
 	if r.err != nil {
 		return

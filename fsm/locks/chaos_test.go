@@ -103,7 +103,7 @@ func (c *chaos) step() {
 			DelayMillis: c.r.Int64N(20), Reason: Broken, CauseID: c.ticket % 5,
 		})
 	case 14:
-		if id, err := t.OpenSession(1+c.r.Int64N(200), c.client(), c.r.IntN(2) == 0, "s", ""); err == nil {
+		if id, err := t.OpenSession(1+c.r.Int64N(200), c.client(), c.r.IntN(2) == 0, "s", "", 0); err == nil {
 			c.sessions = append(c.sessions, id)
 			c.sessions = c.sessions[max(0, len(c.sessions)-5):]
 		}

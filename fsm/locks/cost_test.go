@@ -78,7 +78,7 @@ func TestMemory(t *testing.T) {
 		var id uint64
 		for i := range many {
 			if i%MaxPerSession == 0 {
-				id, _ = table.OpenSession(1000, Client{}, false, "", "")
+				id, _ = table.OpenSession(1000, Client{}, false, "", "", 0)
 			}
 			r := asks(fmt.Sprint("worker-", i), fmt.Sprint("lock:", i))
 			r.Session = id
@@ -112,7 +112,7 @@ func TestMemory(t *testing.T) {
 	})
 	check("a session", 350, func() {
 		for i := range many {
-			_, _ = table.OpenSession(1000+int64(i), client(int64(i)), i%2 == 0, "", "")
+			_, _ = table.OpenSession(1000+int64(i), client(int64(i)), i%2 == 0, "", "", 0)
 		}
 	})
 }
@@ -399,7 +399,7 @@ func ofAll(table *Table, sessions []uint64, call func(name string, f func())) {
 	call("list", func() { table.List(&Query{Count: 1, Most: 1}, now) })
 	call("alive", func() { table.KeepNodeAlive(client(1).Origin) })
 	call("next due", func() { table.NextDue() })
-	call("open", func() { _, _ = table.OpenSession(5000, client(2), true, "x", "") })
+	call("open", func() { _, _ = table.OpenSession(5000, client(2), true, "x", "", 0) })
 	call("gone", func() { table.EndSessionsOf(client(2)) })
 	call("copy", func() { table.Copy() })
 	call("sweep", func() { table.Sweep() })

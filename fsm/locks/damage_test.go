@@ -109,18 +109,25 @@ func refusals(table *Table, was, is any) (errs []error) {
 	return errs
 }
 
-// TestDamageBeyondLimits requires that Load refuses a snapshot with too many sessions of a connection, with two entries
-// of one node in NodeEnds, or with too many bytes of waiters.
+// TestDamageBeyondLimits requires that Load refuses a snapshot with too many sessions of a connection, with a session
+// of an account that cannot be, with two entries of one node in NodeEnds, or with too many bytes of waiters.
 func TestDamageBeyondLimits(t *testing.T) {
 	table := at(New(), 1000)
 	for range MaxAttached {
-		_, err := table.OpenSession(1000, client(1), true, "", "")
+		_, err := table.OpenSession(1000, client(1), true, "", "", 0)
 		require.NoError(t, err)
 	}
-	_, err := table.OpenSession(1000, client(777), true, "", "")
+	_, err := table.OpenSession(1000, client(777), true, "", "", 0)
 	require.NoError(t, err)
 	require.Equal(t, []error{errSession}, refusals(table, int64(777), int64(1)))
 	require.Equal(t, []error{nil}, refusals(table, int64(777), int64(2)))
+
+	table = at(New(), 1000)
+	_, err = table.OpenSession(1000, Client{}, false, "", "", 777)
+	require.NoError(t, err)
+	require.Equal(t, []error{errSession}, refusals(table, uint64(777), uint64(0)))
+	require.Equal(t, []error{errSession}, refusals(table, uint64(777), uint64(keyspace.MaxAccount+1)))
+	require.Equal(t, []error{nil}, refusals(table, uint64(777), uint64(keyspace.MaxAccount)))
 
 	table = at(New(), 1000)
 	table.mustAcquire(t, asks("a", "k"))

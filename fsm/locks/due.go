@@ -221,8 +221,7 @@ func (e *engine) endSession(id uint64, endMillis int64) {
 	}
 	e.setReadAfter(endMillis)
 	s = e.mutableSession(id)
-	e.bytes -= s.bytes()
-	e.sessionsByID.Delete(s)
+	e.changeSessions(s, -1)
 	if connected {
 		e.detach(s)
 	}

@@ -41,7 +41,7 @@ func TestFencesRunOut(t *testing.T) {
 	_, err = table.Acquire(asks("c", "m"))
 	require.ErrorIs(t, err, ErrFull)
 	require.Zero(t, table.Bytes())
-	_, err = table.OpenSession(1000, Client{}, false, "", "")
+	_, err = table.OpenSession(1000, Client{}, false, "", "", 0)
 	require.ErrorIs(t, err, ErrFull)
 }
 
@@ -120,7 +120,7 @@ func TestWaitersAreBounded(t *testing.T) {
 func TestSessionsOfAConnection(t *testing.T) {
 	table := at(New(), 1000)
 	open := func(c Client) error {
-		_, err := table.OpenSession(1000, c, c != Client{}, "", "")
+		_, err := table.OpenSession(1000, c, c != Client{}, "", "", 0)
 		return err
 	}
 	for range MaxAttached {
@@ -128,11 +128,11 @@ func TestSessionsOfAConnection(t *testing.T) {
 	}
 	require.ErrorIs(t, open(client(1)), ErrFull)
 	require.NoError(t, open(client(2)))
-	_, err := table.OpenSession(0, client(2), true, "", "")
+	_, err := table.OpenSession(0, client(2), true, "", "", 0)
 	require.ErrorIs(t, err, ErrRequest)
-	_, err = table.OpenSession(1000, Client{}, true, "", "")
+	_, err = table.OpenSession(1000, Client{}, true, "", "", 0)
 	require.ErrorIs(t, err, ErrRequest)
-	alone, err := table.OpenSession(1000, client(1), false, "", "")
+	alone, err := table.OpenSession(1000, client(1), false, "", "", 0)
 	require.NoError(t, err, "it lives with no connection")
 	_, err = table.Attach(MaxAttached+1, client(1))
 	require.ErrorIs(t, err, ErrFull)
@@ -230,7 +230,7 @@ func TestTextsAreBounded(t *testing.T) {
 		_, ok := table.Release(0, "k", r.Owner, true)
 		require.True(t, ok)
 	}
-	_, err := table.OpenSession(1000, Client{}, false, long, "")
+	_, err := table.OpenSession(1000, Client{}, false, long, "", 0)
 	require.ErrorIs(t, err, ErrTooLong)
 	client := Client{Origin: protocol.Incarnation{Node: "n1"}}
 	_, err = table.Acquire(&Request{Owner: "o", LeaseMillis: 1000, Client: client})

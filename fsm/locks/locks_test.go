@@ -100,7 +100,7 @@ func (t *Table) mustWait(tt *testing.T, r *Request) {
 
 func (t *Table) mustOpen(tt *testing.T, leaseMillis int64) (id uint64) {
 	tt.Helper()
-	id, err := t.OpenSession(leaseMillis, Client{}, false, "", "")
+	id, err := t.OpenSession(leaseMillis, Client{}, false, "", "", 0)
 	require.NoError(tt, err)
 	return id
 }
@@ -133,7 +133,7 @@ func TestGrantsShareNoMemory(t *testing.T) {
 	}
 	c := client(1)
 	c.Origin.Node = text("node of a session")
-	id, err := table.OpenSession(500, c, true, text("name"), "")
+	id, err := table.OpenSession(500, c, true, text("name"), "", 0)
 	require.NoError(t, err)
 	table.mustAcquire(t, ask("owner", "note", "k"))
 	table.mustAcquire(t, ask("owner", "another note", "k"))

@@ -236,9 +236,10 @@ func (p *twins) open() (string, reply, reply) {
 	if !connection {
 		client = Client{}
 	}
-	user := users[p.d.n(len(users))]
+	account := p.d.n(len(users))
+	user := users[account]
 	want := p.model.openSession(lease, client, connection, "name", user)
-	id, err := p.table.OpenSession(lease, client, connection, "name", user)
+	id, err := p.table.OpenSession(lease, client, connection, "name", user, int16(account))
 	return fmt.Sprint("open ", lease, client), want, reply{fence: id, err: err}
 }
 

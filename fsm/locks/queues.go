@@ -304,10 +304,6 @@ func (q *queues) WaitingIncarnations() (incarnations []protocol.Incarnation) {
 // WaitersOf counts the waiters of an account, including absent waiters.
 func (q *queues) WaitersOf(account int) int { return q.counts.Of(account) }
 
-// LastAccount returns the highest [Request.Account] of all waiters that were ever in the queues, or 0. A table that is
-// loaded from a snapshot only knows the waiters of the snapshot.
-func (q *queues) LastAccount() int { return max(0, len(q.counts)-1) }
-
 func (q *queues) copy() queues {
 	c := *q
 	c.queueEntries, c.waitEnds = q.queueEntries.IsoCopy(), q.waitEnds.IsoCopy()

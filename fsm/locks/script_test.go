@@ -332,7 +332,7 @@ func (s *stage) open(w []string) []string {
 	if len(w) > 1 {
 		client = s.client(w[2])
 	}
-	id, err := s.table.OpenSession(s.millis(w[0]), client, len(w) > 1, "", "")
+	id, err := s.table.OpenSession(s.millis(w[0]), client, len(w) > 1, "", "", 0)
 	if err != nil {
 		return failure(err)
 	}

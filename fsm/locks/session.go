@@ -9,9 +9,9 @@ import (
 
 // OpenSession opens a session, and returns the id of the session. If the argument connection is true, OpenSession
 // attaches the session to the client's connection. The argument user is the user who may use the session: see
-// [Table.MayUse].
-func (t *Table) OpenSession(leaseMillis int64, client Client, connection bool, name, user string) (id uint64,
-	err error,
+// [Table.MayUse]. The session counts for the account, if that is not 0: see [Table.SessionsOfAccount].
+func (t *Table) OpenSession(leaseMillis int64, client Client, connection bool, name, user string, account int16) (
+	id uint64, err error,
 ) {
 	switch {
 	case len(name) > MaxText, len(user) > MaxText:
@@ -23,10 +23,9 @@ func (t *Table) OpenSession(leaseMillis int64, client Client, connection bool, n
 	}
 	s := &session{
 		id: t.newSessionID(), generation: t.generation, name: strings.Clone(name), user: strings.Clone(user),
-		lease: min(leaseMillis, Forever), opened: t.now,
+		lease: min(leaseMillis, Forever), opened: t.now, account: account,
 	}
-	t.sessionsByID.Set(s)
-	t.bytes += s.bytes()
+	t.changeSessions(s, 1)
 	if connection {
 		t.attach(s, client)
 	} else {

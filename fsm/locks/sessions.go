@@ -8,6 +8,8 @@ import (
 
 	"github.com/tidwall/btree"
 
+	"github.com/holdfast/holdfast/fsm/keyspace"
+	"github.com/holdfast/holdfast/fsm/waits"
 	"github.com/holdfast/holdfast/protocol"
 )
 
@@ -32,6 +34,7 @@ type session struct {
 	hasOwnLease bool
 	endPending  bool // the session ended at deadline, but its holds and waiters are not removed yet
 	lateEmitted bool // Late was emitted since the session last got a first hold; not part of a snapshot
+	account     int16
 	// holds and waiters are the numbers of holds and of waiters of the session. queueEntries is the number of entries that
 	// these waiters have in queues.
 	holds, waiters, queueEntries int32
@@ -90,6 +93,9 @@ type sessions struct {
 	sessionsByNode       *btree.BTreeG[sessionKey]   // all other sessions, ordered by incarnation, lease and id
 	sessionsByConnection *btree.BTreeG[sessionKey]   // attached sessions, ordered by connection and id
 	holdsBySession       *btree.BTreeG[*sessionHold] // ordered by session, fence and key
+
+	sessionCounts waits.Counts // the number of sessions of each account
+	sessionMemory waits.Counts // the estimated memory of the sessions of each account
 
 	incarnations []incarnation // ordered by node and epoch
 	sessionIDs   uint64        // the last session number; newSessionID computes an id from the number
@@ -288,6 +294,11 @@ func (s *sessions) AddSecret(secret string) {
 	s.secret = string(sum[:])
 }
 
+// SessionsOfAccount returns the number of the sessions of an account, and their estimated memory.
+func (s *sessions) SessionsOfAccount(account int) (n, bytes int64) {
+	return int64(s.sessionCounts.Of(account)), int64(s.sessionMemory.Of(account))
+}
+
 // MayUse reports whether a user may use a session. An empty user may use all sessions.
 func (s *sessions) MayUse(id uint64, user string) bool {
 	if user == "" {
@@ -302,6 +313,7 @@ func (s *sessions) copy() sessions {
 	c.sessionsByID, c.sessionEnds = s.sessionsByID.IsoCopy(), s.sessionEnds.IsoCopy()
 	c.sessionsByNode, c.sessionsByConnection = s.sessionsByNode.IsoCopy(), s.sessionsByConnection.IsoCopy()
 	c.holdsBySession = s.holdsBySession.IsoCopy()
+	c.sessionCounts, c.sessionMemory = slices.Clone(s.sessionCounts), slices.Clone(s.sessionMemory)
 	c.incarnations = slices.Clone(s.incarnations)
 	return c
 }
@@ -314,9 +326,13 @@ func (s *session) passFields(c *codec) {
 	passInt(c, &s.lease, 1, Forever)
 	passInt(c, &s.opened, minInstant, noDeadline)
 	passInt(c, &s.deadline, minInstant, noDeadline-1)
-	attached := s.origin != nil
-	if passFlags(c, &attached, &s.hasOwnLease, &s.endPending); attached {
+	attached, counted := s.origin != nil, s.account != 0
+	if passFlags(c, &attached, &s.hasOwnLease, &s.endPending, &counted); attached {
 		passClient(c, &s.origin, &s.conn)
+	}
+	if counted {
+		passUint(c, &s.account, keyspace.MaxAccount)
+		c.require(s.account != 0)
 	}
 }
 
@@ -342,6 +358,5 @@ func (c *codec) readSession() {
 	} else {
 		t.sessionsByNode.Set(sessionKey{s.origin, s.lease, s.id})
 	}
-	t.sessionsByID.Set(s)
-	t.bytes += s.bytes()
+	t.changeSessions(s, 1)
 }

@@ -440,4 +440,17 @@ func (w *waiter) bytes() int64 {
 	return int64(waiterBytes + len(w.owner) + len(w.note) + len(w.call) + len(w.keys())*entryBytes)
 }
 
+// changeSessions adds a session to the sessions and the totals of the table if n is 1, and removes it if n is -1.
+func (s *store) changeSessions(sess *session, n int32) {
+	setOrDelete(s.sessionsByID, sess, n)
+	bytes := int(n) * int(sess.bytes())
+	s.bytes += int64(bytes)
+	s.sessionCounts.Add(int(sess.account), int(n))
+	s.sessionMemory.Add(int(sess.account), bytes)
+}
+
+// LastAccount returns the highest account of all waiters and sessions that were ever in the table, or 0. A table that
+// is loaded from a snapshot only knows those of the snapshot.
+func (s *store) LastAccount() int { return max(1, len(s.counts), len(s.sessionCounts)) - 1 }
+
 func (s *session) bytes() int64 { return int64(sessionBytes + len(s.name) + len(s.user)) }

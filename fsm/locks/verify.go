@@ -27,6 +27,9 @@ func (t *Table) verify(served bool) error {
 		return fmt.Errorf("locks: %w", err)
 	case !t.counts.Equal(loaded.counts):
 		return fmt.Errorf("locks: accounts with %d waiters, but %d when loaded", t.counts, loaded.counts)
+	case !t.sessionCounts.Equal(loaded.sessionCounts), !t.sessionMemory.Equal(loaded.sessionMemory):
+		return fmt.Errorf("locks: accounts with %d sessions of %d bytes, but %d of %d when loaded",
+			t.sessionCounts, t.sessionMemory, loaded.sessionCounts, loaded.sessionMemory)
 	}
 	made := loaded.derived()
 	for i, kept := range t.derived() {

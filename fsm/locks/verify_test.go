@@ -19,9 +19,9 @@ import (
 func sharedAndAlone(t *testing.T) *Table {
 	table := New()
 	table.Begin(1000, plenty)
-	session, err := table.OpenSession(500, Client{}, false, "s", "")
+	session, err := table.OpenSession(500, Client{}, false, "s", "", 0)
 	require.NoError(t, err)
-	_, err = table.OpenSession(500, Client{Conn: 2}, true, "", "")
+	_, err = table.OpenSession(500, Client{Conn: 2}, true, "", "", 0)
 	require.NoError(t, err)
 	for _, r := range []Request{
 		{Keys: []string{"alone"}, Owner: "a", LeaseMillis: 100, Session: session},
@@ -94,6 +94,8 @@ func TestVerify(t *testing.T) {
 		{"bytes", func(p *parts) { p.bytes-- }},
 		{"bytes of waiters", func(p *parts) { p.waitingBytes++ }},
 		{"accounts", func(p *parts) { p.counts.Add(2, 1) }},
+		{"accounts of sessions", func(p *parts) { p.sessionCounts.Add(2, 1) }},
+		{"bytes of accounts", func(p *parts) { p.sessionMemory.Add(2, 1) }},
 		{"fences given out", func(p *parts) { p.fences = noOrder }},
 		{"orders given out", func(p *parts) { p.orders = noOrder }},
 		{"ids given out", func(p *parts) { p.sessionIDs = MaxFence + 1 }},

@@ -194,11 +194,11 @@ func (t *Table) Incarnations() (incarnations []protocol.Incarnation) {
 	return incarnations
 }
 
-// Counts has the number of waiters of each account, by account. Account 0 is no account, and is not counted. The slice
-// ends behind the highest account that has had a waiter.
+// Counts has a number for each account, by account: of its waiters, for example. Account 0 is no account, and is not
+// counted. The slice ends behind the highest account that has had a number.
 type Counts []int
 
-// Add adds n to the number of waiters of an account.
+// Add adds n to the number of an account.
 func (c *Counts) Add(account, n int) {
 	if account == 0 {
 		return
@@ -209,7 +209,7 @@ func (c *Counts) Add(account, n int) {
 	(*c)[account] += n
 }
 
-// Of returns the number of waiters of an account.
+// Of returns the number of an account.
 func (c Counts) Of(account int) int {
 	if account >= len(c) {
 		return 0
@@ -217,7 +217,7 @@ func (c Counts) Of(account int) int {
 	return c[account]
 }
 
-// Equal reports whether each account has the same number of waiters in c and in d.
+// Equal reports whether each account has the same number in c and in d.
 func (c Counts) Equal(d Counts) bool {
 	for account := range max(len(c), len(d)) {
 		if c.Of(account) != d.Of(account) {

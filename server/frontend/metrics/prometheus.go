@@ -310,7 +310,7 @@ type UserLimits struct {
 }
 
 var (
-	userKeysDesc    = desc("user_keys", "Keys that a user with a quota created, in the cluster.", "user")
+	userKeysDesc    = desc("user_keys", "Keys and sessions that a user with a quota created, in the cluster.", "user")
 	userBytesDesc   = desc("user_bytes", "Bytes of keys that a user with a quota created, in the cluster.", "user")
 	userWaitersDesc = desc("user_waiters",
 		"Requests of a user with a quota that wait for keys and locks, in the cluster.", "user")
