@@ -62,7 +62,7 @@ func (o *locksOwn) readAudit(words []string, now time.Time, stdout io.Writer) er
 	if o.json {
 		err = writeJSON(stdout, a)
 	} else {
-		_, err = io.WriteString(stdout, a.table(at))
+		_, err = io.WriteString(stdout, a.table(at, o.lock == ""))
 	}
 	if err == nil && a.Unknown != "" {
 		err = exitStatus{status: statusUnknown}
@@ -210,8 +210,9 @@ func parseInstant(text string, now time.Time) (time.Time, error) {
 		text)
 }
 
-// table has a line for each hold, those granted last first, and below one for each line of a node.
-func (a *auditAnswer) table(at int64) string {
+// table has a line for each hold, those granted last first, and below one for each line of a node. An answer about
+// locks of any name says if the files have not all.
+func (a *auditAnswer) table(at int64, anyName bool) string {
 	text := ""
 	switch {
 	case a.Unknown != "" && at != 0:
@@ -250,6 +251,9 @@ func (a *auditAnswer) table(at int64) string {
 			"(no line has a hold that began before their first line and goes on: holdfast docs audit)\n"
 	}
 	text += a.covered()
+	if anyName && slices.ContainsFunc(a.Covered, func(s audit.Span) bool { return s.Locks != "" }) {
+		text += "locks that --audit-locks did not name are left out: see LOCKS\n"
+	}
 	if len(a.Nodes) > 0 {
 		t := newTable("AT", "NODE", "EVENT", "WHAT", "CLIENT", "USER", "BY")
 		for i := range a.Nodes {

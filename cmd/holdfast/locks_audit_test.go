@@ -62,6 +62,7 @@ func TestAuditAt(t *testing.T) {
 
 	_, text = history("02:03", "--db", "1")
 	require.Contains(t, text, "nobody held a lock that matches")
+	require.NotContains(t, text, "left out")
 	write(path, line(10, 3, "swapped", "", `,"toDb":1`), line(11, 4, "granted", "b", `,"db":1`),
 		line(12, 5, "released", "b", `,"db":1,"heldMillis":60000`))
 	_, text = history("02:11", "--db", "1")
@@ -84,6 +85,7 @@ func TestAuditAt(t *testing.T) {
 			status := run(t.Context(), words, &out, io.Discard)
 			require.Equal(t, map[bool]int{true: 0, false: statusUnknown}[known], status, "%s %s: %s", lock, at, &out)
 			require.Contains(t, out.String(), " jobs:* k? *x*\n", "the locks of which the file has lines")
+			require.Equal(t, lock == "", strings.Contains(out.String(), "did not name are left out: see LOCKS"), lock)
 			if !known {
 				require.Contains(t, out.String(), "the files have only locks that --audit-locks names: see LOCKS")
 				require.NotContains(t, out.String(), "nobody")
