@@ -24,7 +24,7 @@ type counters struct {
 }
 
 // paidByEntry is the number of records that an entry pays for.
-const paidByEntry = 64
+const paidByEntry = 16
 
 // verify panics if the state contradicts itself. It is called after an entry, if [invariant.On].
 func (m *machine) verify() {
