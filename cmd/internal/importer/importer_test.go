@@ -92,31 +92,45 @@ func fill(t *testing.T, c *redis.Client, n int) {
 	require.NoError(t, err)
 }
 
-// state is what a server holds.
+// state is what a server holds, read in three pipelines: a trip for each question would be most of the tests' work.
 func state(t *testing.T, c *redis.Client) map[string]string {
 	t.Helper()
-	all := map[string]string{}
 	keys, err := c.Keys(t.Context(), "*").Result()
 	require.NoError(t, err)
-	for _, key := range keys {
-		kind, value := c.Type(t.Context(), key).Val(), ""
-		switch kind {
+	ask := func(question func(i int) []any) (answers []any) {
+		cmds, _ := c.Pipelined(t.Context(), func(p redis.Pipeliner) error {
+			for i := range keys {
+				p.Do(t.Context(), question(i)...)
+			}
+			return nil
+		})
+		for _, cmd := range cmds {
+			answers = append(answers, cmd.(*redis.Cmd).Val())
+		}
+		return answers
+	}
+	kinds := ask(func(i int) []any { return []any{"TYPE", keys[i]} })
+	values := ask(func(i int) []any {
+		switch kinds[i] {
 		case "string":
-			value = c.Get(t.Context(), key).Val()
+			return []any{"GET", keys[i]}
 		case "list":
-			value = fmt.Sprint(c.LRange(t.Context(), key, 0, -1).Val())
+			return []any{"LRANGE", keys[i], 0, -1}
 		case "hash":
-			value = fmt.Sprint(c.HGetAll(t.Context(), key).Val())
+			return []any{"HGETALL", keys[i]}
 		case "set":
-			members := c.SMembers(t.Context(), key).Val()
-			slices.Sort(members)
-			value = fmt.Sprint(members)
-		case "zset":
-			value = fmt.Sprint(c.ZRangeWithScores(t.Context(), key, 0, -1).Val())
+			return []any{"SMEMBERS", keys[i]}
+		}
+		return []any{"ZRANGE", keys[i], 0, -1, "WITHSCORES"}
+	})
+	all := map[string]string{}
+	for i, life := range ask(func(i int) []any { return []any{"PTTL", keys[i]} }) {
+		if members, ok := values[i].([]any); ok && kinds[i] == "set" {
+			slices.SortFunc(members, func(a, b any) int { return strings.Compare(a.(string), b.(string)) })
 		}
 		// Between two questions a key may go: a run that was ended may have left a command under way.
-		if life := c.PTTL(t.Context(), key).Val(); life != -2 {
-			all[key] = fmt.Sprint(kind, " ends ", life > 0, " ", value)
+		if life != int64(-2) {
+			all[keys[i]] = fmt.Sprint(kinds[i], " ends ", life.(int64) > 0, " ", values[i])
 		}
 	}
 	return all
