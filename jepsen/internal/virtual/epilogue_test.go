@@ -166,7 +166,7 @@ func (d *driven) judged() int {
 func TestBareMajorityServes(t *testing.T) {
 	protocoltest.SkipShort(t, "simulations; TestClusterIsWholeAfterChanges is one")
 	for _, fault := range []string{"member-absent", "state-frozen", "state-last"} {
-		eachSeed(t, 3, func(t *testing.T, seed uint64) {
+		eachSeed(t, 2, func(t *testing.T, seed uint64) {
 			o := runOptions{
 				workload: "register", nemesis: fault, nodes: 3 + 2*int(seed%2), seed: seed, time: time.Minute, light: true,
 			}

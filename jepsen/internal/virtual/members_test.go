@@ -350,7 +350,7 @@ const churned = "member,partition,kill,restart,pause,snapshot,transfer"
 
 func TestMembersComeAndGoUnderFaults(t *testing.T) {
 	protocoltest.SkipShort(t, "long simulations")
-	eachSeed(t, 3, func(t *testing.T, seed uint64) {
+	eachSeed(t, 2, func(t *testing.T, seed uint64) {
 		o := runOptions{
 			workload: "append,register,counter,lock,native,queue", nemesis: "member", nodes: 3, seed: seed, time: time.Minute,
 			stubborn: seed%2 == 0,

@@ -312,7 +312,7 @@ const trueRates = "member,partition,packets,kill,restart,pause,clock,busy,disk,p
 func TestWorkloadsUnderMixedFaults(t *testing.T) {
 	protocoltest.SkipShort(t, "long simulations; TestNativeLocksUnderMixedFaults stays")
 	all := sums{kinds: map[string]bool{}}
-	eachSeed(t, 6, func(t *testing.T, seed uint64) {
+	eachSeed(t, 5, func(t *testing.T, seed uint64) {
 		o := runOptions{workload: "all", nemesis: trueRates, nodes: 3, seed: seed, time: 30 * time.Second, over: all.add}
 		length(t, &o)
 		if seed%3 == 0 {
@@ -355,7 +355,7 @@ func TestNarrowFaults(t *testing.T) {
 	protocoltest.SkipShort(t, "long simulations")
 	for _, n := range narrow {
 		t.Run(n.name, func(t *testing.T) {
-			eachSeed(t, 3, func(t *testing.T, seed uint64) {
+			eachSeed(t, 2, func(t *testing.T, seed uint64) {
 				verdict, text := judged(t, runOptions{
 					workload: n.workload, nemesis: n.nemesis, nodes: 3 + 2*int(seed/2%2), seed: seed, time: 45 * time.Second,
 					slow: n.slow || seed%2 == 0,
