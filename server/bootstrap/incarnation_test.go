@@ -275,6 +275,7 @@ func TestMembersOfThoseMetAreMet(t *testing.T) {
 		met := one.exchangeIdentities(t.Context(), []string{"n2:1"})
 		require.Len(t, met, 2)
 		require.Equal(t, two.store.Identity().ID, met[0].ID)
+		require.Equal(t, uint64(1), met[0].LastTerm)
 		require.Equal(t, three.store.Identity().ID, met[1].ID)
 		met = one.exchangeIdentities(t.Context(), []string{"n3:1", "n2:1"})
 		require.Len(t, met, 2)

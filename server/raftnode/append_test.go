@@ -243,6 +243,7 @@ func TestAppendSucceedsAsAWhole(t *testing.T) {
 				commits: newCommitNotifier(commitNotifierConfig{}),
 				acks:    acksOf("n1", "n2", "n3"), log: newParallelLog(raft.NewInmemStore(), 256<<20, nil),
 				appender: newAppender(node), stopped: make(chan struct{}),
+				configurations: newConfigurations("n1"),
 			}
 			tr.leads.Store(func(uint64) bool { return c.leads || len(node.got) == 0 }) // it leads at first
 			var resp raft.AppendEntriesResponse

@@ -30,6 +30,8 @@ type configurations struct {
 	known []members.Configuration
 	// joined is set once a committed configuration had this node as a member.
 	joined bool
+	// moved is what withheld returns. The method wake closes and replaces it.
+	moved chan struct{}
 
 	// replay and replayed are the next and the last entry that raft reads from the log while it is opened.
 	replay, replayed uint64
@@ -51,7 +53,7 @@ type committedChange struct {
 }
 
 func newConfigurations(self string) *configurations {
-	c := &configurations{self: self}
+	c := &configurations{self: self, moved: make(chan struct{})}
 	c.latest.Store(c.see(members.Configuration{}))
 	return c
 }
@@ -157,6 +159,7 @@ func (c *configurations) reached(index uint64) {
 	change := c.pass(c.known[i])
 	c.known = slices.Clone(c.known[i:])
 	c.mu.Unlock()
+	c.wake()
 	c.reportCommitted(change)
 }
 
@@ -199,9 +202,37 @@ func (c *configurations) following(index uint64) (members.Configuration, bool) {
 	return members.Configuration{}, false
 }
 
+// withheld returns nil if a leader may send those entries to the node id, and else a channel that is closed when that
+// may have changed. A configuration that is not known to be committed is sent to the newest voters alone: nobody waits
+// for other acknowledgements, and in the logs of others it would outlast a leader that is lost. See
+// server/raftnode/DESIGN.md.
+func (c *configurations) withheld(id string, entries []*raft.Log) <-chan struct{} {
+	if len(entries) == 0 || c.view().IsVoter(id) {
+		return nil
+	}
+	first, last := entries[0].Index, entries[len(entries)-1].Index
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, conf := range c.known {
+		if i > 0 && first <= conf.Index && conf.Index <= last {
+			return c.moved
+		}
+	}
+	return nil
+}
+
+// wake closes the channels that withheld has returned.
+func (c *configurations) wake() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	close(c.moved)
+	c.moved = make(chan struct{})
+}
+
 func (c *configurations) set(conf members.Configuration) {
 	v := c.see(conf)
 	c.latest.Store(v)
+	c.wake()
 	if c.changed != nil {
 		c.changed(v)
 	}

@@ -3,6 +3,7 @@ package raftnode
 import (
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/hashicorp/raft"
 	"github.com/stretchr/testify/require"
@@ -117,6 +118,59 @@ func TestConfigurationsBehindASnapshot(t *testing.T) {
 	}
 	c.reached(3)
 	require.True(t, *removed, "it was a member when it was stopped")
+}
+
+// TestWithheldConfigurations: those that are not known to be committed, from all but the newest voters.
+func TestWithheldConfigurations(t *testing.T) {
+	c, _ := watched()
+	c.appended([]*raft.Log{configurationAt(1, "n1", "n2"), {Index: 2}, withNonvoter(3, "n2", "n1", "n3"), {Index: 4}})
+	withheld := func(id string, first, last uint64) bool {
+		return c.withheld(id, []*raft.Log{{Index: first}, {Index: last}}) != nil
+	}
+	require.Nil(t, c.withheld("n2", nil))
+	require.True(t, withheld("n2", 3, 4))
+	require.True(t, withheld("n2", 1, 3))
+	require.True(t, withheld("n9", 1, 4), "it was removed")
+	require.False(t, withheld("n2", 1, 2))
+	require.False(t, withheld("n2", 4, 4), "it has the configuration")
+	require.False(t, withheld("n3", 1, 4))
+	changed := func(since <-chan struct{}) bool {
+		select {
+		case <-since:
+			return true
+		default:
+			return false
+		}
+	}
+	before := c.withheld("n2", []*raft.Log{{Index: 3}})
+	require.False(t, changed(before))
+	c.reached(3)
+	require.True(t, changed(before))
+	require.False(t, withheld("n2", 1, 4))
+	c.appended([]*raft.Log{configurationAt(5, "n1")})
+	before = c.withheld("n2", []*raft.Log{{Index: 5}})
+	c.appended([]*raft.Log{configurationAt(6, "n1", "n2")})
+	require.True(t, changed(before))
+	require.False(t, withheld("n2", 5, 6), "its vote may be needed for both")
+}
+
+// TestNothingIsWithheldForEver: what waits ends with the leadership.
+func TestNothingIsWithheldForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, ended := openSingle(t), make(chan error, 1)
+		n.append.answer = takesAll
+		n.start()
+		args := &raft.AppendEntriesRequest{Term: n.Term(), Entries: []*raft.Log{configurationAt(90, "n1")}}
+		n.configurations.appended(args.Entries)
+		go func() { ended <- n.transport.AppendEntries("n2", "", args, &raft.AppendEntriesResponse{}) }()
+		synctest.Wait()
+		require.Empty(t, ended)
+		newer := &raft.AppendEntriesRequest{RPCHeader: nomination().RPCHeader, Term: args.Term + 1}
+		n.filter.requests <- raft.RPC{Command: newer, RespChan: make(chan raft.RPCResponse, 1)}
+		synctest.Wait()
+		require.Len(t, ended, 1)
+		require.ErrorIs(t, <-ended, raft.ErrLeadershipLost)
+	})
 }
 
 // TestWhatIsKnownOfConfigurations: the newest committed configuration is the oldest one that is kept. When the next one

@@ -52,7 +52,7 @@ func Open(c Config) (*Node, error) {
 	}
 	n.transport = &transport{
 		self: c.ID, inner: inner, appender: newAppender(c.Append), filter: n.filter, acks: n.acks,
-		log: n.log, tell: c.OnEvent, election: c.ElectionTimeout, stopped: n.stopped,
+		log: n.log, configurations: n.configurations, tell: c.OnEvent, election: c.ElectionTimeout, stopped: n.stopped,
 		reluctant: func() bool { return n.applier.reluctant(c.HeartbeatTimeout) },
 	}
 	n.filter.campaigns = n.transport.reached
@@ -170,6 +170,7 @@ func (n *Node) observer() *raft.Observer {
 	return raft.NewObserver(nil, false, func(o *raft.Observation) bool {
 		switch o.Data.(type) {
 		case raft.RaftState, raft.LeaderObservation:
+			n.configurations.wake() // a leadership may have ended
 			n.config.OnChange()
 		}
 		return false

@@ -116,6 +116,9 @@ func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.App
 		return nil, raft.ErrPipelineReplicationNotSupported
 	}
 	p.extend(args)
+	if err := p.t.awaitSendable(p.id, args); err != nil {
+		return nil, err
+	}
 	return p.enqueue(args, resp)
 }
 

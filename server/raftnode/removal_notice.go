@@ -17,7 +17,7 @@ const (
 )
 
 // sendRemovalNotices sends removed members a notice that their removal is committed, until ctx ends. Raft sends them
-// the configuration once, before it is committed, and nothing later.
+// the configuration once, and nothing later.
 //
 // A removal notice, like a commit notification, is a request that the leader of raft's algorithm may send at any time,
 // and confirms nothing. A node that receives no notice learns of its removal when it dials the other nodes.

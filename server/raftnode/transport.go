@@ -20,8 +20,10 @@ type transport struct {
 	filter   *rpcFilter
 	acks     *acks
 	log      *parallelLog
-	commits  *commitNotifier
-	tell     func(Event)
+	// configurations has those that are withheld from members without a vote.
+	configurations *configurations
+	commits        *commitNotifier
+	tell           func(Event)
 	// leads reports whether this node still leads term, since only a leader resends.
 	leads    atomic.Value // func(term uint64) bool
 	election time.Duration
@@ -54,8 +56,10 @@ const resendAfter = 100 * time.Millisecond
 func (t *transport) AppendEntries(id raft.ServerID, _ raft.ServerAddress, args *raft.AppendEntriesRequest,
 	resp *raft.AppendEntriesResponse,
 ) error {
-	if !isHeartbeat(args) && !t.isLeading(args.Term) {
-		return raft.ErrLeadershipLost
+	if !isHeartbeat(args) {
+		if err := t.awaitSendable(id, args); err != nil {
+			return err
+		}
 	}
 	for {
 		piece, rest, err := cutAppend(args, t.log)
@@ -69,6 +73,25 @@ func (t *transport) AppendEntries(id raft.ServerID, _ raft.ServerAddress, args *
 			return raft.ErrLeadershipLost // without sending the rest
 		}
 		args = rest
+	}
+}
+
+// awaitSendable waits until no entry of a request is withheld from the node id. It returns an error if this node does
+// not lead the request's term.
+func (t *transport) awaitSendable(id raft.ServerID, args *raft.AppendEntriesRequest) error {
+	for {
+		changed := t.configurations.withheld(string(id), args.Entries)
+		switch {
+		case !t.isLeading(args.Term):
+			return raft.ErrLeadershipLost
+		case changed == nil:
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-t.stopped:
+			return raft.ErrTransportShutdown
+		}
 	}
 }
 

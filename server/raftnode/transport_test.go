@@ -48,10 +48,11 @@ func newLeaderTransport(log *parallelLog,
 	answer func(*raft.AppendEntriesRequest) *raft.AppendEntriesResponse,
 ) *transport {
 	t := &transport{
-		commits:  newCommitNotifier(commitNotifierConfig{}),
-		appender: newAppender(memberStub{answer: answer}),
-		acks:     acksOf("n1", "n2", "n3"),
-		log:      log,
+		commits:        newCommitNotifier(commitNotifierConfig{}),
+		appender:       newAppender(memberStub{answer: answer}),
+		acks:           acksOf("n1", "n2", "n3"),
+		configurations: newConfigurations("n1"),
+		log:            log,
 	}
 	t.leads.Store(func(term uint64) bool { return term != endedTerm })
 	return t

@@ -109,6 +109,37 @@ func TestLeaderIsRemoved(t *testing.T) {
 	}
 }
 
+// TestChangeIsWithheldFromMembersWithoutAVote until it is committed, near and far: from one that has none, and from one
+// that loses its vote or goes. Else they would have it, and wait for its voters, when the leader is lost.
+func TestChangeIsWithheldFromMembersWithoutAVote(t *testing.T) {
+	for _, kind := range []raftnode.ChangeKind{raftnode.Demote, raftnode.Remove} {
+		for _, roundTrip := range []time.Duration{0, 5 * raftnode.FarAway} {
+			ofNodes(t, 3, func(t *testing.T, c *replicatest.Cluster) {
+				leader := c.Leader()
+				voters, learner := c.Followers(), c.Add("n4")
+				require.NoError(t, c.Change(raftnode.AddNonvoter, learner))
+				apart(c, roundTrip)
+				c.Settle()
+				before := leader.Replica().Configuration()
+				c.Net.Cut(leader.Name, voters[1].Name)
+				done := make(chan error, 1)
+				go func() { done <- leader.Change(kind, voters[0]) }()
+				time.Sleep(replica.DefaultElectionTimeout / 4)
+				require.NotEqual(t, before, leader.Replica().Configuration())
+				require.Equal(t, before, voters[0].Replica().Configuration())
+				require.Equal(t, before, learner.Replica().Configuration())
+				c.Net.Mend(leader.Name, voters[1].Name)
+				require.NoError(t, <-done)
+				c.Settle(leader, voters[1], learner)
+				require.Equal(t, leader.Replica().Configuration(), learner.Replica().CommittedConfiguration())
+				if kind == raftnode.Remove {
+					voters[0].WaitRemoved()
+				}
+			})
+		}
+	}
+}
+
 // A member that was removed while it could not be reached stands for election when it is back, and gets nothing.
 func TestRemovedMemberComesBack(t *testing.T) {
 	ofNodes(t, 3, func(t *testing.T, c *replicatest.Cluster) {
