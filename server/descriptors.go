@@ -8,31 +8,33 @@ import (
 
 // Descriptors that a node keeps for itself.
 const (
-	// nodeDescriptors are for the ports, the log's segments, a manifest, the snapshots that are
-	// written, sent and received, and Go's runtime.
+	// nodeDescriptors are for the ports, a manifest, the snapshots that are written, sent and received, and Go's runtime.
 	nodeDescriptors = 64
+	// logDescriptors are for the log's segments, which stay open: 1 GiB that a member still needs, and 256 MiB until the
+	// next snapshot, in segments of 4 MiB at least, as a batch of more has a segment of its own.
+	logDescriptors = (1<<30 + 256<<20) / (4 << 20)
 	// peerDescriptors are for the connections with one other node, in both directions.
 	peerDescriptors = 16
 	// strangerDescriptors are for connections on the peer port that have not authenticated.
 	strangerDescriptors = 128
-	// minDescriptors is the lowest limit with which a node starts.
+	// minDescriptors is the lowest limit with which a node starts, and clients get the minClients-th part at least.
 	minDescriptors = 64
+	minClients     = 8
+
+	// reserve is for as many members as there may be, since they come while clients are connected.
+	reserve = nodeDescriptors + logDescriptors + (members.Max-1)*peerDescriptors + strangerDescriptors
 )
 
-// fitClients returns how many clients a node can have at a time: as many as wanted, or as the limit
-// of open files leaves room for. The node's own reserve takes at most half of a low limit. refusals
-// are connections that are open until they have been refused. Go's runtime has raised the soft limit to the hard one.
+// fitClients returns how many clients a node can have at a time: as many as wanted, or as the limit of open files leaves
+// room for. The node's own reserve takes at most half of a low limit. refusals are connections that are open until they
+// have been refused: they take from the clients' half, so that a flood of connections leaves the node its log and its
+// peers. Go's runtime has raised the soft limit to the hard one.
 func fitClients(wanted, refusals int, limit uint64) (int, error) {
 	if limit < minDescriptors {
 		return 0,
 			fmt.Errorf("the limit of open files is %d, which is not enough: raise it (ulimit -n) to at least %d, better %d",
-				limit, minDescriptors, wanted+reserve(refusals))
+				limit, minDescriptors, wanted+reserve+refusals)
 	}
-	kept := min(uint64(reserve(refusals)), limit/2)
-	return int(min(uint64(wanted), limit-kept)), nil
-}
-
-// reserve is for as many members as there may be, since they come while clients are connected.
-func reserve(refusals int) int {
-	return nodeDescriptors + (members.Max-1)*peerDescriptors + strangerDescriptors + refusals
+	kept := min(reserve, limit/2) + uint64(refusals)
+	return int(min(uint64(wanted), max(limit, kept+limit/minClients)-kept)), nil
 }

@@ -166,16 +166,18 @@ func TestFitClients(t *testing.T) {
 		refused string
 	}{
 		{10_000, math.MaxUint64, 10_000, ""},
-		{10_000, 10_720, 10_000, ""},
-		{10_000, 10_719, 9_999, ""},
-		{10_000, 1440, 720, ""},
-		{10_000, 1024, 512, ""},
-		{10_000, 256, 128, ""},
-		{100, 256, 100, ""},
-		{10_000, 64, 32, ""},
+		{10_000, 11_040, 10_000, ""},
+		{10_000, 11_039, 9_999, ""},
+		{10_000, 2016, 976, ""},
+		{10_000, 1024, 480, ""},
+		{10_000, 256, 96, ""},
+		{90, 256, 90, ""},
+		{10_000, 120, 28, ""},
+		{10_000, 80, 10, ""},
+		{10_000, 64, 8, ""},
 		{
 			10_000, 63, 0,
-			"the limit of open files is 63, which is not enough: raise it (ulimit -n) to at least 64, better 10720",
+			"the limit of open files is 63, which is not enough: raise it (ulimit -n) to at least 64, better 11040",
 		},
 	} {
 		got, err := fitClients(test.wanted, 32, test.limit)

@@ -326,6 +326,7 @@ func TestSpaceIsInProportionToEntries(t *testing.T) {
 				taken += s.info.Size
 			}
 			require.Less(t, taken, stored*8/5+2*segment, "entries of %d bytes, %d small ones between", size, small)
+			require.LessOrEqual(t, len(w.segments), int(stored/(segment/4))+2, "files of entries of %d bytes", size)
 			require.NoError(t, w.Close())
 		}
 	}
