@@ -3,7 +3,6 @@ package virtual
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -17,48 +16,12 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 	"github.com/holdfast/holdfast/server/frontend"
-	"github.com/holdfast/holdfast/server/raftnode"
 	"github.com/holdfast/holdfast/server/replica"
 	"github.com/holdfast/holdfast/server/replica/replicatest"
 )
 
 func TestServesWithinTenElectionTimeouts(t *testing.T) {
 	require.Equal(t, 10*replica.DefaultElectionTimeout, nemesis.ServesWithin)
-}
-
-// TestMembersChangeWhileAVoterIsAway, and another voter is lost then. What is left is a majority of the newest voters,
-// and serves; so it does when a member in quarantine is among them.
-func TestMembersChangeWhileAVoterIsAway(t *testing.T) {
-	protocoltest.SkipShort(t, "simulations")
-	for name, quarantine := range map[string]bool{"good": false, "another in quarantine": true} {
-		for _, again := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s/started again=%t", name, again), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					replicatest.Seed(t, 1)
-					w := newWorld(t, worldOptions{nodes: 3, seed: 1})
-					tgt := target{service{w}}
-					require.NoError(t, tgt.Start(t.Context()))
-					require.NoError(t, tgt.Kill("n3"))
-					require.NoError(t, tgt.Add(t.Context(), "n4", true))
-					require.NoError(t, tgt.Remove(t.Context(), "n1"))
-					require.NoError(t, tgt.Serving(t.Context()))
-					if again {
-						require.NoError(t, tgt.Kill("n4"))
-					}
-					require.NoError(t, tgt.Kill("n2"))
-					if again {
-						require.NoError(t, w.Start("n4"))
-					}
-					require.NoError(t, w.Start("n3"))
-					if quarantine {
-						w.cluster.Node("n3").Replica().Quarantine()
-					}
-					n := nemesis.Nemesis{Target: tgt, Recorder: history.NewRecorder(1)}
-					require.True(t, n.Serves(t.Context(), ""), tgt.shown())
-				})
-			})
-		}
-	}
 }
 
 // TestVoterThatKnowsNoOtherThatIsUp was off while two joined, and all whom it knows are lost then. The two that joined
@@ -89,43 +52,6 @@ func TestVoterThatKnowsNoOtherThatIsUp(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestChangeOfVotersThatWasLost: a leader that is cut off gives a fourth node its vote, and the others elect a leader
-// whose log does not have that change. The new leader and the fourth node are lost. The two nodes that are left are a
-// majority of the three voters, and serve, although one of them has a log with four voters.
-func TestChangeOfVotersThatWasLost(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		replicatest.Seed(t, 1)
-		w := newWorld(t, worldOptions{nodes: 3, seed: 1})
-		tgt := target{service{w}}
-		require.NoError(t, tgt.Start(t.Context()))
-		require.NoError(t, tgt.Add(t.Context(), "n4", false))
-		require.NoError(t, tgt.caughtUp(t.Context(), "n4"))
-		first, _ := tgt.Leader(t.Context())
-		r, n4 := w.cluster.Node(first).Replica(), w.cluster.Node("n4").Member()
-		w.cluster.Net.Isolate(first)
-		go func() { // the outcome stays unknown
-			_, _ = r.Change(t.Context(), replica.Change{Kind: raftnode.AddVoter, Member: n4, After: r.Configuration().Index})
-		}()
-		time.Sleep(replica.DefaultElectionTimeout / 10)
-		require.True(t, r.Configuration().IsVoter(n4.ID))
-		require.NoError(t, tgt.Kill(first))
-		require.NoError(t, tgt.Kill("n4"))
-		w.cluster.Net.Rejoin(first)
-		require.NoError(t, tgt.Serving(t.Context()))
-		second, _ := tgt.Leader(t.Context())
-		for _, name := range w.places[:3] {
-			require.NoError(t, tgt.Kill(name))
-		}
-		for _, name := range w.places[:3] {
-			if name != second {
-				require.NoError(t, w.Start(name))
-			}
-		}
-		n := nemesis.Nemesis{Target: tgt, Recorder: history.NewRecorder(1)}
-		require.True(t, n.Serves(t.Context(), ""), tgt.shown())
-	})
 }
 
 // TestStandStillIsFound: of a cluster that grants nothing for some seconds when all faults have ceased.
@@ -160,19 +86,6 @@ func TestLastKilledStaysDead(t *testing.T) {
 // judged is how often the cluster had to serve.
 func (d *driven) judged() int {
 	return d.others[slices.IndexFunc(d.others, func(r checker.Result) bool { return r.Name == "liveness" })].Looked
-}
-
-// TestBareMajorityServes: what the faults leave that spare just a majority.
-func TestBareMajorityServes(t *testing.T) {
-	protocoltest.SkipShort(t, "simulations; TestClusterIsWholeAfterChanges is one")
-	for _, fault := range []string{"member-absent", "state-frozen", "state-last"} {
-		eachSeed(t, 2, func(t *testing.T, seed uint64) {
-			o := runOptions{
-				workload: "register", nemesis: fault, nodes: 3 + 2*int(seed%2), seed: seed, time: time.Minute, light: true,
-			}
-			requireValid(t, o)
-		})
-	}
 }
 
 // TestMemberThatCannotLeadIsFound, whatever else serves.

@@ -378,21 +378,6 @@ func TestNativeLocksWhileMembersComeAndGo(t *testing.T) {
 	})
 }
 
-// However members came and went, in the end there is a leader, no change is stuck, and every node is a member that
-// keeps up. Few clients, so that many seeds can be run.
-func TestClusterIsWholeAfterChanges(t *testing.T) {
-	eachSeed(t, 2, func(t *testing.T, seed uint64) {
-		o := runOptions{
-			workload: "register", nemesis: churned, nodes: 3, seed: seed, time: time.Minute, light: true,
-			stubborn: seed%4 == 0,
-		}
-		if seed%5 == 0 {
-			o.nodes = 5
-		}
-		requireValid(t, o)
-	})
-}
-
 func requireValid(t *testing.T, o runOptions) {
 	t.Helper()
 	verdict, text := judged(t, o)
