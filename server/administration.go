@@ -20,10 +20,10 @@ import (
 	"github.com/holdfast/holdfast/server/replica"
 )
 
-// operateWithin bounds a request about members from another node.
-const operateWithin = 30 * time.Second
+// reconfigTimeout bounds another node's request to change members.
+const reconfigTimeout = 30 * time.Second
 
-// newReconfig makes what takes requests about members.
+// newReconfig returns the service that changes members.
 func (s *Server) newReconfig() *reconfig.Service {
 	told := func(t reconfig.AppliedStep) {
 		level := slog.LevelInfo
@@ -42,16 +42,16 @@ func (s *Server) newReconfig() *reconfig.Service {
 	return reconfig.NewService(reconfig.NewExecutor(s.raft(), told), (*otherReconfig)(s))
 }
 
-// serveReconfig answers other nodes that ask for changes of members.
+// serveReconfig registers the requests of other nodes to change members.
 func (s *Server) serveReconfig() {
 	memberrpc.Handle(s.cluster.requests, opOperate, func(ctx context.Context, _ memberrpc.Caller,
 		q reconfig.Request,
 	) (reconfig.Reply, error) {
-		ctx, cancel := context.WithTimeout(ctx, operateWithin)
+		ctx, cancel := context.WithTimeout(ctx, reconfigTimeout)
 		defer cancel()
 		return s.cluster.reconfig.Do(ctx, q), nil
 	})
-	memberrpc.HandleAny(s.cluster.requests, opJoin, s.takeIn)
+	memberrpc.HandleAny(s.cluster.requests, opJoin, s.addMember)
 	memberrpc.Handle(s.cluster.requests, opClients, func(_ context.Context, _ memberrpc.Caller,
 		q frontend.ClientsQuestion,
 	) (frontend.ClientsAnswer, error) {
@@ -62,18 +62,18 @@ func (s *Server) serveReconfig() {
 	})
 }
 
-// askClients asks another node about connections.
+// askClients sends another node a question about its connections.
 func (s *Server) askClients(ctx context.Context, id string, q frontend.ClientsQuestion) (frontend.ClientsAnswer,
 	error,
 ) {
 	return memberrpc.Call[frontend.ClientsAnswer](ctx, s.cluster.client, id, opClients, q)
 }
 
-// takeIn has the leader take in the node that asks, whichever node that asked.
-func (s *Server) takeIn(ctx context.Context, from memberrpc.Caller, q join) (joined, error) {
-	ctx, cancel := context.WithTimeout(ctx, operateWithin)
+// addMember has the leader add the calling node, whichever member it called.
+func (s *Server) addMember(ctx context.Context, from memberrpc.Caller, q join) (joined, error) {
+	ctx, cancel := context.WithTimeout(ctx, reconfigTimeout)
 	defer cancel()
-	if s.isOpen() && s.cluster.isGone(from.ID) {
+	if s.isOpen() && s.cluster.wasRemoved(from.ID) {
 		return joined{Refused: fmt.Sprintf("%s was removed: empty its folder", from.ID)}, nil
 	}
 	reply, err := s.cluster.reconfig.Ask(ctx, reconfig.Request{
@@ -97,13 +97,13 @@ func (o *otherReconfig) Ask(ctx context.Context, id string, q reconfig.Request) 
 	return memberrpc.Call[reconfig.Reply](ctx, o.cluster.client, id, opOperate, q)
 }
 
-// Raft is a node's raft, as package reconfig knows it.
+// Raft implements [reconfig.Cluster] for a node.
 type Raft struct {
 	// Identity returns the IDs of the node and of the cluster.
 	Identity func() (id, cluster string)
 	// Replica returns nil while the node has none.
 	Replica func() *replica.Replica
-	// Checker compares the members' states; nil: nothing does.
+	// Checker compares the members' states. It may be nil.
 	Checker *consistency.Checker
 }
 
@@ -120,7 +120,6 @@ func (s *Server) raft() Raft {
 	}
 }
 
-// View implements [reconfig.Cluster].
 func (m Raft) View() reconfig.View {
 	v := reconfig.View{Nodes: make(map[string]reconfig.Node)}
 	v.Self, v.Cluster = m.Identity()
@@ -154,7 +153,7 @@ func (m Raft) View() reconfig.View {
 	return v
 }
 
-// changes are raft's words for steps.
+// changes maps steps to changes of raft's configuration.
 var changes = map[reconfig.Action]raftnode.ChangeKind{
 	reconfig.AddMember: raftnode.AddNonvoter, reconfig.GiveVote: raftnode.AddVoter,
 	reconfig.TakeVote: raftnode.Demote,
@@ -163,7 +162,6 @@ var changes = map[reconfig.Action]raftnode.ChangeKind{
 
 var errNoChange = errors.New("that is no change of members")
 
-// Change implements [reconfig.Cluster].
 func (m Raft) Change(ctx context.Context, do reconfig.Action, member members.Member, after uint64) (uint64, error) {
 	r, kind, err := m.change(do)
 	if err != nil {
@@ -184,7 +182,6 @@ func (m Raft) change(do reconfig.Action) (*replica.Replica, raftnode.ChangeKind,
 	return r, kind, nil
 }
 
-// HandOver implements [reconfig.Cluster].
 func (m Raft) HandOver(ctx context.Context, to string) error {
 	r := m.Replica()
 	if r == nil {
@@ -193,7 +190,6 @@ func (m Raft) HandOver(ctx context.Context, to string) error {
 	return r.TransferLeadership(ctx, to)
 }
 
-// TakeState implements [reconfig.Cluster].
 func (m Raft) TakeState(ctx context.Context, id string) (says string, err error) {
 	if m.Checker == nil {
 		return "", errNoCluster
@@ -219,7 +215,7 @@ type backups struct {
 	streams *backup.Streams
 }
 
-// newBackups makes the backups of a node whose replies have at most maxReply bytes.
+// newBackups returns the backups of a node whose replies have at most maxReply bytes.
 func newBackups(s *Server, maxReply int) *backups {
 	b := &backups{s: s}
 	limits := backup.DefaultLimits()
@@ -240,7 +236,7 @@ func (b *backups) Begin(ctx context.Context, stale bool) (frontend.Backup, error
 
 func (b *backups) capture(ctx context.Context, stale bool) (backup.Meta, io.WriterTo, error) {
 	began := time.Now()
-	c, err := b.s.member.Load().Capture(ctx, stale) // clients of a node without a cluster get no further
+	c, err := b.s.member.Load().Capture(ctx, stale) // not nil: a node without a cluster refuses the command
 	if err != nil {
 		return backup.Meta{}, nil, err
 	}
@@ -256,7 +252,7 @@ func (b *backups) capture(ctx context.Context, stale bool) (backup.Meta, io.Writ
 // clientBackup is a [frontend.Backup].
 type clientBackup struct {
 	*backup.Stream
-	onComplete func() // is called when the client has all of it
+	onComplete func() // called after the last piece
 	aboutBytes int64
 }
 

@@ -14,9 +14,8 @@ import (
 	"github.com/holdfast/holdfast/server/secrets"
 )
 
-// Check proves what a start needs, and starts nothing: the settings, the files and certificates that they name, and
-// that the addresses are this machine's. All mistakes are in err, joined. notes are no mistakes, and may surprise: a
-// node that runs has its ports.
+// Check validates the settings, the files and certificates that they name, and the addresses, without starting a node.
+// err joins all mistakes. notes are unusual conditions that are no mistakes, such as a port in use by a running node.
 func Check(c Config) (notes []string, err error) {
 	errs := []error{c.Validate()}
 	keys, err := secrets.Open(c.SecretsConfig, slog.New(slog.DiscardHandler))
@@ -47,8 +46,8 @@ func Check(c Config) (notes []string, err error) {
 			errs = append(errs, fmt.Errorf("%s: %w", port.flag, err))
 		}
 	}
-	if m, err := newMemory(c.MemoryConfig, os.DirFS("/")); err == nil && m.tooLittle() != "" {
-		notes = append(notes, m.tooLittle())
+	if m, err := newMemory(c.MemoryConfig, os.DirFS("/")); err == nil && m.shortageWarning() != "" {
+		notes = append(notes, m.shortageWarning())
 	}
 	if c.AuditLog != "" {
 		if err := audit.Check(c.AuditLog); err != nil {

@@ -33,22 +33,21 @@ var ErrRemoved = store.ErrRemoved
 // ErrSuperseded is the error of a node whose cluster knows a later incarnation of it.
 var ErrSuperseded = incarnation.ErrSuperseded
 
-// clusterNode is the node as a member of its cluster: the other nodes' addresses, the way into the cluster, and changes
-// of members.
+// clusterNode has the parts of a node that concern the members: their addresses, the node's entry into the cluster, and
+// changes of members.
 type clusterNode struct {
 	addresses members.Addresses
 	client    *memberrpc.Client
 	requests  *memberrpc.Server
 	bootstrap *bootstrap.Node
 	reconfig  *reconfig.Service
-	// admissions watches whether the members admit each other.
+	// admissions checks whether the members admit each other.
 	admissions *memberrpc.Admissions
-	// checker compares the members' states.
-	checker *consistency.Checker
+	checker    *consistency.Checker
 
-	mu   sync.Mutex // guards all below, and orders calls of addresses.SetConfiguration
-	last members.Configuration
-	gone map[string]bool // IDs of members that were removed since this process started
+	mu      sync.Mutex // guards all below, and orders calls of addresses.SetConfiguration
+	last    members.Configuration
+	removed map[string]bool // IDs of members that were removed since this process started
 
 	// committedOnDisk and newestOnDisk are the configurations in a folder whose raft cannot be opened yet, and
 	// lastTermOnDisk is the term of its last entry.
@@ -56,10 +55,10 @@ type clusterNode struct {
 	lastTermOnDisk                uint64
 }
 
-// maxGone bounds the removed members that are remembered.
-const maxGone = 1024
+// maxRemoved bounds the removed members that are remembered.
+const maxRemoved = 1024
 
-// newClusterNode makes the parts. The folder and the peer port are open.
+// newClusterNode sets s.cluster. Requires: the folder and the peer port are open.
 func (s *Server) newClusterNode() error {
 	p := &s.cluster
 	if err := s.readMembers(); err != nil {
@@ -108,14 +107,14 @@ func (s *Server) openState(from uint64) (store.Snapshot, io.ReadCloser, error) {
 	return s.member.Load().OpenSnapshot(from)
 }
 
-// isGone reports whether a node was removed while this process watched.
-func (n *clusterNode) isGone(id string) bool {
+// wasRemoved reports whether a member was removed since this process started.
+func (n *clusterNode) wasRemoved(id string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.gone[id]
+	return n.removed[id]
 }
 
-// setMembers takes the configurations from the replica.
+// setMembers updates the addresses and removed members from the replica's configurations.
 func (n *clusterNode) setMembers(r *replica.Replica) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -123,8 +122,8 @@ func (n *clusterNode) setMembers(r *replica.Replica) {
 	committed := r.CommittedConfiguration()
 	if committed.Index >= n.last.Index {
 		for _, id := range n.last.Gone(committed) {
-			if len(n.gone) < maxGone {
-				n.gone[id] = true
+			if len(n.removed) < maxRemoved {
+				n.removed[id] = true
 			}
 		}
 		n.last = committed
@@ -165,10 +164,10 @@ func (s *Server) led() bool {
 	return r != nil && r.Status().Leader.ID != ""
 }
 
-// lastAnswers is how long a removed node waits for the leader to answer the clients that asked for changes of members.
-const lastAnswers = time.Second
+// drainTimeout bounds a removed node's wait for answers to its own clients' requests to change members.
+const drainTimeout = time.Second
 
-// removed ends the node for good. The disk is not written by the caller, which may be raft.
+// removed marks the folder as removed, and ends the node. Another goroutine writes, as the caller may be raft.
 func (s *Server) removed() {
 	s.removal.Do(func() {
 		go func() {
@@ -176,7 +175,7 @@ func (s *Server) removed() {
 			s.logger.Error("this node was removed from the cluster: it ends, and its folder cannot be used again", "id", id.ID,
 				"cluster", id.ClusterID)
 			err := s.store.Remove()
-			ctx, cancel := context.WithTimeout(context.Background(), lastAnswers)
+			ctx, cancel := context.WithTimeout(context.Background(), drainTimeout)
 			defer cancel()
 			s.cluster.reconfig.Drain(ctx)
 			s.fail(errors.Join(ErrRemoved, err))
@@ -184,7 +183,7 @@ func (s *Server) removed() {
 	})
 }
 
-// newIncarnations makes the registry. The folder is open.
+// newIncarnations returns the registry of incarnations. Requires: the folder is open.
 func (s *Server) newIncarnations() *incarnation.Registry {
 	return incarnation.New(incarnation.Config{
 		Lineage: s.store.Lineage, Stable: s.store.Stable, Save: s.store.Proved,
@@ -198,7 +197,7 @@ func (s *Server) newIncarnations() *incarnation.Registry {
 	})
 }
 
-// openReplica opens the replica of a node that belongs to a cluster, and what serves its clients.
+// openReplica opens the replica and the frontend of a node that belongs to a cluster.
 func (s *Server) openReplica() error {
 	s.audit.Begin(s.clusterID())
 	if err := errors.Join(backup.Found(s.store), s.logBeginning()); err != nil {
@@ -223,7 +222,7 @@ func (s *Server) openReplica() error {
 	return nil
 }
 
-// logBeginning logs once, at the first start, that the cluster began with the state of another, and on whose account.
+// logBeginning logs, at the first start only, from which backup the cluster was restored.
 func (s *Server) logBeginning() error {
 	id := s.store.Identity()
 	b := id.Beginning
@@ -242,8 +241,7 @@ func (s *Server) logBeginning() error {
 	return s.store.SetIdentity(func(id *store.Identity) { id.Beginning = &told })
 }
 
-// logDifference logs when the initial cluster is not the cluster of today: an operator who changes the flag may
-// expect something of it.
+// logDifference logs if the initial cluster differs from the present one: changing the flag later has no effect.
 func (s *Server) logDifference(conf members.Configuration) {
 	initial, _ := s.config.Peers()
 	var today []string
@@ -257,7 +255,7 @@ func (s *Server) logDifference(conf members.Configuration) {
 	}
 }
 
-// noClusterError is why the node came to no cluster.
+// noClusterError is the error of a node that could not enter a cluster.
 type noClusterError struct{ error }
 
 // runReplica runs the replica, once the node belongs to a cluster.
@@ -282,7 +280,8 @@ func (s *Server) runReplica(ctx context.Context) error {
 	return s.member.Load().Run(ctx)
 }
 
-// enterCluster waits until the node belongs to a cluster, and opens the replica, unless ctx or the node ends before.
+// enterCluster waits until the node belongs to a cluster, and opens the replica. It opens none if ctx or the node ends
+// first.
 func (s *Server) enterCluster(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -310,7 +309,7 @@ func (s *Server) isOpen() bool {
 	}
 }
 
-// stopReplica ends the replica in good order, or the way there.
+// stopReplica shuts the replica down, or ends the entry into the cluster.
 func (s *Server) stopReplica() error {
 	s.endEntry()
 	s.opening.Lock()
@@ -323,7 +322,7 @@ func (s *Server) stopReplica() error {
 	return s.member.Load().Shutdown(ctx)
 }
 
-// runPeers runs the port between nodes, and answers questions about members.
+// runPeers runs the port between nodes and the service of questions about members.
 func (s *Server) runPeers(ctx context.Context) error {
 	var answers sync.WaitGroup
 	defer answers.Wait()
@@ -333,7 +332,7 @@ func (s *Server) runPeers(ctx context.Context) error {
 	return s.peers.Run(ctx)
 }
 
-// inCluster is the check of readiness that a node without a cluster fails.
+// inCluster is the readiness check that fails without a cluster.
 func (s *Server) inCluster(context.Context) error {
 	if s.isOpen() {
 		return nil
@@ -350,7 +349,7 @@ var (
 		"this node has no state yet: its newest snapshot is damaged, and no other member has sent its state")
 )
 
-// unopened is why a node has no replica.
+// unopened returns the reason why the node has no replica.
 func (s *Server) unopened() error {
 	if s.store.Missing() != nil {
 		return errNoState
@@ -358,7 +357,7 @@ func (s *Server) unopened() error {
 	return errNoCluster
 }
 
-// asMember runs a check that needs the replica.
+// asMember returns a check that fails without a replica.
 func (s *Server) asMember(check func(*replica.Replica) error) func(context.Context) error {
 	return func(context.Context) error {
 		if !s.isOpen() {
@@ -368,16 +367,16 @@ func (s *Server) asMember(check func(*replica.Replica) error) func(context.Conte
 	}
 }
 
-// join is what a node asks to be taken in, by any member.
+// join is a node's request to any member to be added to the cluster.
 type join struct {
 	Addr    string `json:"addr"`
 	Cluster string `json:"cluster"`
-	// LogFormat is the newest version of the log that the node can use; 0: its release does not say.
+	// LogFormat is the newest version of the log that the node can use, 0 if unknown.
 	LogFormat byte `json:"logFormat,omitempty"`
 }
 
-// joined is the answer. Refused is why not, in one line. Index is of a committed configuration that has the node; 0:
-// the node that was asked, or the leader, does not say.
+// joined is the answer to join. Refused is the reason of a refusal in one line. Index is the index of a committed
+// configuration with the node, 0 if unknown.
 type joined struct {
 	Refused string `json:"refused,omitempty"`
 	Index   uint64 `json:"index,omitempty"`
@@ -392,7 +391,7 @@ const (
 func (s *Server) askToJoin(ctx context.Context, contact, cluster string, self members.Member) (index uint64,
 	refused string, err error,
 ) {
-	ctx, cancel := context.WithTimeout(ctx, operateWithin)
+	ctx, cancel := context.WithTimeout(ctx, reconfigTimeout)
 	defer cancel()
 	answer, _, err := memberrpc.CallAt[joined](ctx, s.cluster.client, contact, opJoin,
 		join{self.Addr, cluster, protocol.EntryVersion})
@@ -407,7 +406,7 @@ func (s *Server) askForVote(ctx context.Context) error {
 	return s.ask(ctx, reconfig.Request{Op: reconfig.Promote})
 }
 
-// ask asks the cluster for something about this node.
+// ask sends the cluster a request to change this node's membership.
 func (s *Server) ask(ctx context.Context, q reconfig.Request) error {
 	initial, _ := s.config.Peers()
 	q.Member = s.store.Identity().ID

@@ -20,8 +20,8 @@ import (
 	"github.com/holdfast/holdfast/server/tracking"
 )
 
-// newClusterlessFront makes what serves clients while the node belongs to no cluster: commands on keys are answered
-// with CLUSTERDOWN at once. The connections end when the node belongs to one: their clients come again.
+// newClusterlessFront returns the frontend of a node without a cluster, which answers commands on keys with
+// CLUSTERDOWN. Its connections end once the node belongs to a cluster, and the clients reconnect.
 func (s *Server) newClusterlessFront() *frontend.Server {
 	c := s.frontConfig()
 	c.Hub, c.Tracking, c.Monitors = pubsub.New(s.logger), tracking.New(tracking.DefaultLimits()), observe.NewMonitors()
@@ -31,7 +31,7 @@ func (s *Server) newClusterlessFront() *frontend.Server {
 	return frontend.New(c, newClusterlessBackend(s.store.Identity().ID))
 }
 
-// clusterlessBackend is what a node without a cluster answers with.
+// clusterlessBackend is the backend of newClusterlessFront.
 type clusterlessBackend struct {
 	id      string
 	machine fsm.Machine
@@ -88,14 +88,14 @@ func (b *clusterlessBackend) AwaitApplied(context.Context, uint64) bool { return
 
 func (b *clusterlessBackend) WaitReplicated(context.Context, int, time.Duration) int { return 0 }
 
-// lent is a listener that is used for a while: closing it leaves the port open.
-type lent struct {
+// sharedListener is a listener whose Close leaves the port open for the next user.
+type sharedListener struct {
 	*net.TCPListener
 	over atomic.Bool
 }
 
 // Accept implements net.Listener.
-func (l *lent) Accept() (net.Conn, error) {
+func (l *sharedListener) Accept() (net.Conn, error) {
 	if l.over.Load() {
 		return nil, net.ErrClosed
 	}
@@ -107,12 +107,12 @@ func (l *lent) Accept() (net.Conn, error) {
 }
 
 // Close ends Accept.
-func (l *lent) Close() error {
+func (l *sharedListener) Close() error {
 	l.over.Store(true)
 	return l.SetDeadline(time.Unix(1, 0))
 }
 
-// servePort serves a port of clients: as a node without a cluster at first, if it is one.
+// servePort serves a port of clients, at first without a cluster if the node belongs to none.
 func (s *Server) servePort(ctx context.Context, ln net.Listener, serve func(*frontend.Server, context.Context,
 	net.Listener) error,
 ) error {
@@ -138,6 +138,6 @@ func (s *Server) serveWaiting(ctx context.Context, ln *net.TCPListener, serve fu
 		case <-ctx.Done():
 		}
 	}()
-	err := serve(s.waitingFront(), ctx, &lent{TCPListener: ln})
+	err := serve(s.waitingFront(), ctx, &sharedListener{TCPListener: ln})
 	return errors.Join(err, ln.SetDeadline(time.Time{}))
 }

@@ -26,9 +26,9 @@ import (
 	"github.com/holdfast/holdfast/server/store"
 )
 
-// Config is everything an operator can set. A flag is one row of cmd/holdfast/flags.go and the
-// field of its name here: --max-query-bytes is MaxQueryBytes. A part of the node gets the struct
-// that the part declares, as the operator filled it in. The few fields that no flag names are for tests.
+// Config has all settings of an operator. A flag is a row of cmd/holdfast/flags.go and the field of its name here:
+// --max-query-bytes is MaxQueryBytes. A part of the node declares the struct of its own settings. Fields without a flag
+// are for tests.
 type Config struct {
 	NodeConfig
 	ListenConfig
@@ -43,36 +43,36 @@ type Config struct {
 	DebugConfig
 }
 
-// NodeConfig says who the node is, and who the others are.
+// NodeConfig identifies the node and the other nodes.
 type NodeConfig struct {
 	// Name is unique in the cluster and never changes.
 	Name string
-	// InitialCluster is "name=host:port,…" over the peer addresses of the nodes that found the cluster together; empty
-	// for a cluster of one. After the first start the cluster itself knows its members.
+	// InitialCluster is "name=host:port,…" with the peer addresses of the nodes that found the cluster together, "" for
+	// a cluster of one. It is used at the first start only.
 	InitialCluster string
-	// Join is "host:port,…" of nodes whose cluster is to take this node in.
+	// Join is "host:port,…" with peer addresses of nodes whose cluster this node is to join.
 	Join     string
 	NonVoter bool // join without ever asking for a vote
-	// HoldVersion is the newest version that the cluster goes over to while this node is a member; 0: any.
+	// HoldVersion bounds the version of the cluster while this node is a member; 0 for no bound.
 	HoldVersion int
 }
 
-// ListenConfig says where the node listens.
+// ListenConfig has the addresses on which the node listens.
 type ListenConfig struct {
 	Addr string // clients
-	// AdvertiseAddr is the client address told to other nodes and to clients; empty: Addr.
+	// AdvertiseAddr is the client address for other nodes and clients, by default Addr.
 	AdvertiseAddr string
 	PeerAddr      string // nodes
-	// PeerAdvertiseAddr is the address told to other nodes; empty: this node's in InitialCluster, else PeerAddr.
+	// PeerAdvertiseAddr is the peer address for other nodes, by default this node's in InitialCluster, else PeerAddr.
 	PeerAdvertiseAddr string
-	// SentinelAddr is where clients find the leader as at a Sentinel; empty: nowhere.
+	// SentinelAddr is the address of the port for Sentinel's commands, "" for none.
 	SentinelAddr string
-	// SentinelAdvertiseAddr is SentinelAddr as clients are told it; empty: the host of AdvertiseAddr with
-	// the port of SentinelAddr.
+	// SentinelAdvertiseAddr is that address for clients, by default the host of AdvertiseAddr with the port of
+	// SentinelAddr.
 	SentinelAdvertiseAddr string
 	SentinelName          string // the name of the only master
-	HTTPAddr              string // monitoring; empty: nowhere
-	HTTPPprof             bool   // open Go's profiles there
+	HTTPAddr              string // monitoring, "" for none
+	HTTPPprof             bool   // serve Go's profiles there
 	// ClusterMode answers clients of Redis Cluster.
 	ClusterMode bool
 	Insecure    bool // allow non-loopback addresses without password, secret or TLS
@@ -81,32 +81,31 @@ type ListenConfig struct {
 // SecretsConfig holds credentials, or the files that have them.
 type SecretsConfig = secrets.Config
 
-// LogConfig is about the lines that the program logs; raft's log is in StorageConfig.
+// LogConfig has the settings of the program's log lines and of the audit log. Raft's log is in StorageConfig.
 type LogConfig struct {
 	LogLevel  string // debug, info, warn or error
 	LogFormat string // text or json
-	// LockClass are the patterns of names by which locks are counted, each value with one or several between blanks.
+	// LockClass has patterns of lock names, by which locks are counted. A value has one or more, separated by blanks.
 	LockClass []string
-	// AuditLog is the file of what happened to locks, audit.Stdout or audit.Syslog; empty: none. AuditLogBytes is what
-	// it may take with the older files. AuditLocks are the patterns of the names that are written, as in LockClass; none:
-	// all.
+	// AuditLog is the path of the audit log, audit.Stdout or audit.Syslog, "" for none. AuditLogBytes bounds it
+	// together with its older files. AuditLocks has patterns like LockClass of the locks that are logged, none for all.
 	AuditLog, AuditLogBytes string
 	AuditLocks              []string
 }
 
-// leastAuditBytes is what --audit-log-bytes must be at least: eight files of what is written at once, some times over.
-const leastAuditBytes = 8 << 20
+// minAuditBytes is the minimum of --audit-log-bytes. Each of the eight files has room for several writes.
+const minAuditBytes = 8 << 20
 
-// auditBytes reads AuditLogBytes.
+// auditBytes returns the value of AuditLogBytes.
 func (c *Config) auditBytes() (int64, error) {
 	n, err := parseMemory("audit-log-bytes", c.AuditLogBytes, 0)
-	if err == nil && n < leastAuditBytes {
+	if err == nil && n < minAuditBytes {
 		err = fmt.Errorf("audit-log-bytes %s: at least 8mb", c.AuditLogBytes)
 	}
 	return int64(n), err
 }
 
-// validateAudit also refuses an audit log where the node keeps what no log may replace.
+// validateAudit also refuses a path of the audit log that a file of the node has.
 func (c *Config) validateAudit() (errs []error) {
 	if _, err := c.auditBytes(); err != nil {
 		errs = append(errs, err)
@@ -132,7 +131,7 @@ func (c *Config) validateAudit() (errs []error) {
 	return errs
 }
 
-// resolved is a path without symbolic links, as far as the folders on it exist.
+// resolved returns a path without symbolic links, as far as its folders exist.
 func resolved(path string) string {
 	if absolute, err := filepath.Abs(path); err == nil {
 		path = absolute
@@ -160,7 +159,7 @@ func (c *Config) validateLockClasses() (errs []error) {
 	return errs
 }
 
-// lockClasses are the patterns one by one.
+// lockClasses returns the patterns of LockClass.
 func (c *Config) lockClasses() []string { return patternsOf(c.LockClass) }
 
 func patternsOf(values []string) (patterns []string) {
@@ -170,29 +169,31 @@ func patternsOf(values []string) (patterns []string) {
 	return patterns
 }
 
-// StorageConfig says where the state lives.
+// StorageConfig has the settings of the disk.
 type StorageConfig struct {
 	DataDir        string        // log, snapshots and identity
-	DiskStallLimit time.Duration // a disk call that takes longer ends the process
-	// ConsistencyCheckInterval is between two comparisons of the members' states; 0: this node asks for none.
+	DiskStallLimit time.Duration // a longer call to the disk ends the process
+	// ConsistencyCheckInterval is the time between two comparisons of the members' states, 0 if this node requests
+	// none.
 	ConsistencyCheckInterval time.Duration
 }
 
-// MemoryConfig holds shares of the machine's memory, or bytes: see ParseMaxMemory. And how long a script may run.
+// MemoryConfig has limits as shares of the machine's memory or in bytes (see [ParseMaxMemory]), and the limits of
+// scripts.
 type MemoryConfig struct {
 	MaxScriptSteps   int
 	MaxMemory        string // keys and scripts
 	MaxMemoryClients string // the buffers, queues and replies of all clients together
 }
 
-// DebugConfig opens what only tests may use.
+// DebugConfig enables hooks for tests.
 type DebugConfig struct {
 	Debug bool
 	// DebugPeerDial rewrites peer addresses at dial time: "original=replacement,…".
 	DebugPeerDial string
 }
 
-// DefaultConfig is one node on loopback, with the defaults of the packages that a value is for.
+// DefaultConfig returns the configuration of one node on loopback, with the defaults of its packages.
 func DefaultConfig() Config {
 	c := Config{
 		NodeConfig:   NodeConfig{Name: "n1"},
@@ -208,14 +209,14 @@ func DefaultConfig() Config {
 			MaxMemory: DefaultMaxMemory, MaxMemoryClients: DefaultMaxMemoryClients, MaxScriptSteps: fsm.DefaultScriptSteps,
 		},
 	}
-	// What stays 0 depends on these: package replica has its defaults.
+	// Package replica derives the timings that stay 0 from these.
 	c.HeartbeatTimeout, c.ElectionTimeout = replica.DefaultHeartbeatTimeout, replica.DefaultElectionTimeout
 	c.CommandTimeout = replica.DefaultCommandTimeout
 	c.SnapshotThreshold, c.TrailingLogs = replica.DefaultSnapshotThreshold, replica.DefaultTrailingLogs
 	return c
 }
 
-// Validate returns every mistake in c, joined, so that an operator mends all of them at once.
+// Validate returns all mistakes in c, joined.
 func (c *Config) Validate() error {
 	var errs []error
 	check := func(ok bool, format string, args ...any) {
@@ -234,8 +235,8 @@ func (c *Config) Validate() error {
 		c.HeartbeatTimeout)
 	check(c.CommandTimeout > 0, "command-timeout %v: use a positive duration", c.CommandTimeout)
 	check(c.DiskStallLimit >= time.Second, "disk-stall-limit %v: at least 1s", c.DiskStallLimit)
-	check(c.ConsistencyCheckInterval == 0 || c.ConsistencyCheckInterval >= consistency.LeastInterval,
-		"consistency-check-interval %v: at least %v, or 0", c.ConsistencyCheckInterval, consistency.LeastInterval)
+	check(c.ConsistencyCheckInterval == 0 || c.ConsistencyCheckInterval >= consistency.MinInterval,
+		"consistency-check-interval %v: at least %v, or 0", c.ConsistencyCheckInterval, consistency.MinInterval)
 	check(c.LogFormat == "text" || c.LogFormat == "json", "log-format %q: use text or json", c.LogFormat)
 	errs = append(errs, c.validateLockClasses()...)
 	check(c.SnapshotThreshold > 0, "snapshot-threshold is 0")
@@ -250,7 +251,7 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// foundingVersion is the newest version with which a cluster may begin for this node's sake.
+// foundingVersion returns the newest version with which this node can found a cluster.
 func (c *Config) foundingVersion() byte {
 	if c.HoldVersion > 0 {
 		return byte(c.HoldVersion)
@@ -258,7 +259,7 @@ func (c *Config) foundingVersion() byte {
 	return protocol.EntryVersion
 }
 
-// SentinelView is what clients of Sentinel are told of the configuration.
+// SentinelView returns the part of the configuration that Sentinel's commands show.
 func SentinelView(c *Config) discovery.Sentinel {
 	return discovery.Sentinel{Name: c.SentinelName, DownAfter: c.HeartbeatTimeout, FailoverTimeout: c.ElectionTimeout}
 }
@@ -323,7 +324,7 @@ func (c *Config) validateCluster() []error {
 	return errs
 }
 
-// contacts are the addresses in Join.
+// contacts returns the addresses in Join.
 func (c *Config) contacts() []string {
 	var all []string
 	for addr := range strings.SplitSeq(c.Join, ",") {
@@ -334,7 +335,7 @@ func (c *Config) contacts() []string {
 	return all
 }
 
-// peerAddress is where other nodes dial this one.
+// peerAddress returns the address at which other nodes dial this one.
 func (c *Config) peerAddress(peers map[string]string) string {
 	return cmp.Or(c.PeerAdvertiseAddr, peers[c.Name], c.PeerAddr)
 }
@@ -365,7 +366,7 @@ func (c *Config) validateExposure() []error {
 	return errs
 }
 
-// exposes refuses to listen beyond loopback when the file of users lets everybody be the default user.
+// exposes refuses to listen beyond loopback if the file of users has a default user without a password.
 func (c *Config) exposes(users *acl.Users) error {
 	if c.Insecure || c.ACLFile == "" || c.TLSClientCA != "" || !users.Default().Open() {
 		return nil
@@ -379,8 +380,8 @@ func (c *Config) exposes(users *acl.Users) error {
 	return nil
 }
 
-// Peers returns the peer addresses of the initial cluster by name. Without InitialCluster these are of this node alone,
-// or of no node, if this one joins others.
+// Peers returns the peer addresses of the initial cluster by name. Without InitialCluster it has only this node, or no
+// node if this one joins a cluster.
 func (c *Config) Peers() (map[string]string, error) {
 	switch {
 	case c.InitialCluster == "" && c.Join != "":

@@ -15,8 +15,8 @@ import (
 	"github.com/holdfast/holdfast/server/store"
 )
 
-// faults is what DEBUG can do to this node: jepsen/HOOKS.md specifies the subcommands. Without
-// --debug faults is nil, and its methods return the machine's clock and an undisturbed disk.
+// faults implements the subcommands of DEBUG that jepsen/HOOKS.md specifies. Without --debug it is nil, and its methods
+// return the machine's clock and an undisturbed disk.
 type faults struct {
 	skew  *skewedClock
 	store *store.Faults
@@ -54,7 +54,7 @@ func (f *faults) handler() func([]string) (protocol.Value, bool) {
 	return f.answer
 }
 
-// answer runs the words after DEBUG. known is false for subcommands that are not about the node.
+// answer runs a subcommand of DEBUG. known is false if faults has no such subcommand.
 func (f *faults) answer(words []string) (reply protocol.Value, known bool) {
 	fold := func(i int) string {
 		if i >= len(words) {
@@ -135,7 +135,7 @@ func (f *faults) setClock(what string, words []string) error {
 	return nil
 }
 
-// writes are the calls that DEBUG DISK disturbs. Reads go on.
+// writes are the calls that DEBUG DISK disturbs. Reads are undisturbed.
 var writes = []store.Op{store.OpStoreLogs, store.OpDeleteRange, store.OpSet, store.OpSnapshot}
 
 func (f *faults) setDisk(what string, words []string) error {
@@ -174,7 +174,7 @@ func (f *faults) setDisk(what string, words []string) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.store.Clear() // the last DEBUG DISK counts, alone
+	f.store.Clear() // a DEBUG DISK replaces the one before
 	for _, op := range writes {
 		fault.Op = op
 		f.store.Inject(fault)
@@ -189,7 +189,7 @@ func powerCut() {
 	}
 }
 
-// transferLimit bounds DEBUG TRANSFER, which without a majority does not succeed.
+// transferLimit bounds DEBUG TRANSFER, which cannot succeed without a majority.
 const transferLimit = 5 * time.Second
 
 func (f *faults) transfer() error {
@@ -203,8 +203,8 @@ func (f *faults) transfer() error {
 
 type dialFunc func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// rewriteDial makes dial replace the addresses in table, "original=replacement,…". So the
-// partition tests put a proxy between any two nodes.
+// rewriteDial wraps dial to replace the addresses in table, "original=replacement,…", so that partition tests can put a
+// proxy between any two nodes.
 func rewriteDial(table string, dial dialFunc) dialFunc {
 	if table == "" {
 		return dial
@@ -233,7 +233,7 @@ type skewedClock struct {
 	// Monotonic time reads base + (real - since) * permille / 1000.
 	base, since time.Duration
 	permille    int64
-	// The wall clock is ahead by jump; with a period, in every other one only.
+	// The wall clock is ahead by jump, or, if period is set, in every second period only.
 	jump, period time.Duration
 	strobeSince  time.Duration
 }

@@ -10,33 +10,34 @@ import (
 )
 
 const (
-	// slowSync is what one append to the log in 100 may take, as in the alert about slow disks. Fewer than minSlow such
-	// appends in a minute are a hiccup, unless they take slowSum together.
+	// slowSync is the 99th percentile of appends to the log from which a disk is slow, as in the alert about slow
+	// disks. It is not slow if fewer than minSlow appends in a minute take that long, and less than slowSum in total.
 	slowSync = 100 * time.Millisecond
 	minSlow  = 10
 	slowSum  = 6 * time.Second
-	// syncSlots of syncSlot each are a minute; one more is being filled.
+	// The window of a minute has syncSlots full slots of length syncSlot. One more slot is being filled.
 	syncSlot  = 10 * time.Second
 	syncSlots = 6
-	// syncBuckets grow by syncGrowth each, from slowSync to 37 s. Bucket 0 has what is quicker.
+	// syncBuckets is the number of buckets. Their bounds grow by syncGrowth, from slowSync to 37 s; bucket 0 is below
+	// slowSync.
 	syncBuckets = 64
 	syncGrowth  = 1.1
 )
 
-// syncTimes counts how long appends to the log took in the last minute.
+// syncTimes has a histogram of the durations of appends to the log in the last minute.
 type syncTimes struct {
 	lines loglimit.Limit
 
 	mu    sync.Mutex
-	begun time.Time // the first append; slots are counted from there, by the monotonic clock
+	begun time.Time // the time of the first append, at which slot 0 begins
 	slots [syncSlots + 1]struct {
-		at     int64 // which slot since begun
+		at     int64 // the slot's number
 		sum    time.Duration
 		counts [syncBuckets]int
 	}
 }
 
-// note counts an append.
+// note adds an append.
 func (t *syncTimes) note(took time.Duration, now time.Time) {
 	bucket := 0
 	if took >= slowSync {
@@ -81,16 +82,16 @@ func (t *syncTimes) slowP99(now time.Time) time.Duration {
 	if all-counts[0] < minSlow && sum < slowSum {
 		return 0
 	}
-	most := 0
+	slower := 0
 	for i := syncBuckets - 1; i > 0; i-- {
-		if most += counts[i]; most*100 >= all {
+		if slower += counts[i]; slower*100 >= all {
 			return time.Duration(float64(slowSync) * math.Pow(syncGrowth, float64(i-1))).Round(time.Millisecond)
 		}
 	}
 	return 0
 }
 
-// onSync notes an append to the log, and tells the node's log once a minute while the disk is slow.
+// onSync notes an append to the log, and warns once a minute while the disk is slow.
 func (s *Server) onSync(took time.Duration) {
 	s.observed.sync(took)
 	now := time.Now()
@@ -106,7 +107,7 @@ func (s *Server) onSync(took time.Duration) {
 	}
 }
 
-// diskDetail says that the disk is slow; empty: it is not.
+// diskDetail describes a slow disk, or returns "".
 func (s *Server) diskDetail() string {
 	p99 := s.syncs.slowP99(time.Now())
 	if p99 == 0 {
@@ -115,7 +116,7 @@ func (s *Server) diskDetail() string {
 	return fmt.Sprintf("slow: in the last minute one append to the log in 100 took %v or more", p99)
 }
 
-// warnings are what this node warns of in itself, as the other members cannot see it.
+// warnings returns warnings about this node that other members cannot detect.
 func (s *Server) warnings() (all []string) {
 	if slow := s.diskDetail(); slow != "" {
 		all = append(all, "the disk is "+slow)

@@ -10,16 +10,16 @@
 //	                        peer    store  handed down as interfaces
 //
 // The package promises:
-//   - New returns a node with its own ports and folder, or one clear error and nothing half-started;
-//   - Run ends in good order when the context does: clients are drained, leadership is handed
+//   - New returns a node with open ports and folder, or one error with everything closed again;
+//   - Run shuts down in order when its context ends: clients are drained, leadership is handed
 //     over, files are closed;
 //   - a node whose disk hangs or fails answers the commands in flight and ends at once, so that
-//     the others can lead.
+//     another node can lead.
 //
-// Faults of the disk are found by the store and by raftnode. fatal.go decides that they end the node.
+// The store and raftnode detect faults of the disk. fatal.go decides that they end the node.
 //
-// Goroutines of this package. Package lifecycle starts them and ends them in order. After a
-// fatal disk failure Run awaits none of them, as each may hang for ever:
+// Package lifecycle starts the following goroutines and ends them in order. After a fatal disk failure Run awaits none
+// of them, as each may hang forever:
 //
 //	peers    peer.Peers.Run   ends with the node's context, after the replica
 //	replica  replica.Run      ends by Shutdown

@@ -74,7 +74,7 @@ func (s *Server) onEvent(event replica.Event) {
 	case replica.SnapshotDamaged:
 		s.logger.Error("the newest snapshot cannot be read, and a member needs it: taking another", "error", e.Err)
 	case replica.Restored:
-		// What the entries did that the snapshot stands for, nobody was told.
+		// The snapshot replaces entries whose messages were not published.
 		s.hub.Gap()
 		s.caches.InvalidateAll()
 		s.cluster.checker.Restored()
@@ -85,7 +85,7 @@ func (s *Server) onEvent(event replica.Event) {
 	}
 }
 
-// onStateEvents hands the events of an entry to subscriptions, caches, monitors and the frontend.
+// onStateEvents passes the events of an entry to subscriptions, caches, monitors and the frontend.
 func (s *Server) onStateEvents(events []event.Event) {
 	s.hub.Events(events)
 	s.caches.Events(events)
@@ -97,8 +97,8 @@ func (s *Server) onStateEvents(events []event.Event) {
 	}
 }
 
-// newSlowLocks limits the lines about locks that clients of this node held for most of their lease, or waited for
-// long: five at once, and five a second.
+// newSlowLocks limits the log lines about locks that were held for most of their lease or waited for long: a burst of
+// five, and five a second.
 func newSlowLocks() *loglimit.Limit {
 	return &loglimit.Limit{Burst: slowLines, Every: time.Second / slowLines}
 }
@@ -133,12 +133,12 @@ func (s *Server) logSlowLock(e replica.LockSlow) {
 	s.logger.Warn("a lock was held for more than four fifths of its lease", attrs...)
 }
 
-// millis returns n milliseconds as a time.Duration, or the longest one: 292 years.
+// millis returns n milliseconds as a time.Duration, at most the longest one, 292 years.
 func millis(n int64) time.Duration {
 	return time.Duration(min(n, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond
 }
 
-// shortened is the beginning of a word that a client made.
+// shortened returns the beginning of a client's word, for a log line.
 func shortened(s string) string {
 	const most = 128
 	if len(s) > most {

@@ -7,21 +7,21 @@ import (
 	"github.com/holdfast/holdfast/server/store"
 )
 
-// A node ends by itself for one of five reasons. The packages that find one tell it and decide nothing; here it is
-// decided that each ends the node.
+// A node ends itself for one of five reasons. The packages that detect them only report them, and this package ends the
+// node:
 //
-//   - A call to the disk hangs, or fails, or the data folder is gone: the store tells (storeHooks). A failed snapshot
-//     is none of these, as another is taken later.
-//   - An entry or a term that raft has counted as stored is not on the disk: raftnode tells by way of replica.Failed,
-//     and holds back what raft could conclude (raftnode/parallel_log.go, raftnode/stable.go).
-//   - An entry cannot be applied: raftnode tells by way of replica.Failed.
-//   - A leader would replace entries that are committed: likewise (raftnode/parallel_log.go).
-//   - Another member, or the log, knows a later incarnation of the node: package peer tells the registry of
-//     incarnations, and the replica by way of replica.Failed.
+//   - A call to the disk hangs or fails, or the data folder is missing. The store reports it (storeHooks). A failed
+//     snapshot is not a reason, as another is taken later.
+//   - An entry or a term that raft has counted as stored is not on the disk. raftnode reports replica.Failed, and
+//     withholds the acknowledgements that depend on it (raftnode/parallel_log.go, raftnode/stable.go).
+//   - An entry cannot be applied. raftnode reports replica.Failed.
+//   - A leader would replace committed entries. raftnode reports replica.Failed (raftnode/parallel_log.go).
+//   - Another member, or the log, has a later incarnation of the node. Package peer reports it to the registry of
+//     incarnations, and the replica reports replica.Failed.
 //
-// The replica stops after replica.Failed without being told. Run then abandons the rest.
+// The replica stops by itself after replica.Failed. Run then abandons the rest.
 
-// fail ends the process by way of Run; only the first error counts.
+// fail makes Run return an error and the process end. Later errors are ignored.
 func (s *Server) fail(err error) {
 	select {
 	case s.fatal <- err:
@@ -29,8 +29,8 @@ func (s *Server) fail(err error) {
 	}
 }
 
-// storeHooks end the node when its disk hangs or fails. Otherwise a leader that cannot write
-// would keep its leadership, and no client could lock (hashicorp/raft#503).
+// storeHooks returns hooks that end the node if its disk hangs or fails. Otherwise a leader that cannot write would
+// keep its leadership (hashicorp/raft#503).
 func (s *Server) storeHooks(f *faults) store.Hooks {
 	return store.Hooks{
 		DiskStallLimit: s.config.DiskStallLimit,

@@ -18,14 +18,14 @@ import (
 // is installed: see [memory.heapLimit].
 const DefaultMaxMemory = "40%"
 
-// DefaultMaxMemoryClients fits beside keys, scripts and a snapshot.
+// DefaultMaxMemoryClients is the default share of the buffers of clients.
 const DefaultMaxMemoryClients = "10%"
 
 // memory holds the limits of this node in bytes.
 type memory struct {
-	limitBytes   uint64 // for keys and scripts; 0: no limit
-	machineBytes uint64 // what the process may use at most; 0: not known
-	clientsBytes int    // for all clients together
+	limitBytes   uint64 // of keys and scripts, 0 for no limit
+	machineBytes uint64 // of the machine or the process's own limit, 0 if unknown
+	clientsBytes int    // of all clients together
 }
 
 func newMemory(c MemoryConfig, root fs.FS) (m memory, err error) {
@@ -37,9 +37,8 @@ func newMemory(c MemoryConfig, root fs.FS) (m memory, err error) {
 	return m, err
 }
 
-// heapLimit is the size of the heap from which Go's collector works harder. The limit is one and a
-// half times max-memory (a snapshot, and garbage that is not collected yet), the clients' share,
-// and 256 MiB for an idle node. 0: no limit.
+// heapLimit returns the soft limit of Go's heap, 0 for none: one and a half times max-memory (with a snapshot and
+// uncollected garbage), the clients' share, and 256 MiB for an idle node.
 func (m memory) heapLimit() int64 {
 	if m.limitBytes == 0 {
 		return 0
@@ -54,37 +53,37 @@ func (m memory) heapLimit() int64 {
 	return int64(min(limit, math.MaxInt64))
 }
 
-// LimitHeap tells Go's runtime how large the heap of the whole process should grow. GOMEMLIMIT in
-// the environment overrides it.
+// LimitHeap sets the soft limit of the process's heap, unless the environment has GOMEMLIMIT.
 func (s *Server) LimitHeap() {
 	if limit := s.memory.heapLimit(); limit > 0 && os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(limit)
 	}
 }
 
-// least is how many bytes the machine should have: a follower that installs a snapshot holds the state twice. 0: no limit.
-func (m memory) least() uint64 {
-	least := 2 * m.limitBytes
-	if least > 0 && m.clientsBytes < math.MaxInt {
-		least += uint64(m.clientsBytes)
+// minMachineBytes returns the memory that the machine should have, 0 without a limit. A follower that installs a
+// snapshot holds the state twice.
+func (m memory) minMachineBytes() uint64 {
+	bytes := 2 * m.limitBytes
+	if bytes > 0 && m.clientsBytes < math.MaxInt {
+		bytes += uint64(m.clientsBytes)
 	}
-	return least
+	return bytes
 }
 
-// tooLittle says that a node whose keys reach max-memory would not fit into the machine or the container; "": it would, or
-// how much there is, is not known.
-func (m memory) tooLittle() string {
-	if m.machineBytes == 0 || m.least() <= m.machineBytes {
+// shortageWarning returns a warning if the node would not fit into the machine or container once its keys reach
+// max-memory, and "" if it would fit or the available memory is unknown.
+func (m memory) shortageWarning() string {
+	if m.machineBytes == 0 || m.minMachineBytes() <= m.machineBytes {
 		return ""
 	}
 	return fmt.Sprintf("max-memory is too high for %d MiB of memory: the kernel may kill the node before keys reach it; "+
-		"give it %d MiB (twice max-memory, and max-memory-clients), or lower max-memory", m.machineBytes>>20, (m.least()-1)>>20+1)
+		"give it %d MiB (twice max-memory, and max-memory-clients), or lower max-memory", m.machineBytes>>20, (m.minMachineBytes()-1)>>20+1)
 }
 
 // logMemory logs the limits in bytes.
 func (s *Server) logMemory() {
 	m := s.memory
-	if warning := m.tooLittle(); warning != "" {
+	if warning := m.shortageWarning(); warning != "" {
 		s.logger.Warn(warning)
 	}
 	s.logger.Info("client limits", "max_clients", s.config.MaxClients, "max_memory_clients", s.config.MaxMemoryClients,
@@ -92,7 +91,7 @@ func (s *Server) logMemory() {
 	switch {
 	case m.limitBytes > 0:
 		s.logger.Info("memory limit", "max_memory", s.config.MaxMemory, "bytes", m.limitBytes,
-			"machine_bytes", m.machineBytes, "least_machine_bytes", m.least(), "heap_limit_bytes", m.heapLimit())
+			"machine_bytes", m.machineBytes, "least_machine_bytes", m.minMachineBytes(), "heap_limit_bytes", m.heapLimit())
 	case strings.HasSuffix(s.config.MaxMemory, "%"):
 		s.logger.Warn("no memory limit: how much memory there is, is not known here; set max-memory in bytes")
 	default:
@@ -102,8 +101,8 @@ func (s *Server) logMemory() {
 
 var errMaxMemory = errors.New("use bytes, a number with kb, mb, gb or tb, a percentage such as 40%, or 0 for no limit")
 
-// ParseMaxMemory reads a value of max-memory: bytes, with or without a unit of [memoryUnits], or a
-// percentage of machineBytes. 0 means no limit, also as a percentage of machineBytes that are not known.
+// ParseMaxMemory reads a value of max-memory: bytes, with or without a unit of [memoryUnits], or a percentage of
+// machineBytes. The result 0 is no limit, as is a percentage of an unknown machineBytes, which is 0.
 func ParseMaxMemory(text string, machineBytes uint64) (limitBytes uint64, err error) {
 	return parseMemory("max-memory", text, machineBytes)
 }
@@ -145,8 +144,8 @@ var memoryUnits = map[string]uint64{
 	"k": 1e3, "kb": 1 << 10, "m": 1e6, "mb": 1 << 20, "g": 1e9, "gb": 1 << 30, "t": 1e12, "tb": 1 << 40,
 }
 
-// machineMemory is how much memory this process may use at most: the machine's, or the limit of
-// its control group or of its address space (ulimit -v), if that is lower. 0: not known.
+// machineMemory returns the memory of the machine, or a lower limit of the process's control group or address space
+// (ulimit -v), or 0 if unknown.
 func machineMemory(root fs.FS) uint64 {
 	total := memTotal(root)
 	if limit := addressSpace(root); limit != 0 && (total == 0 || limit < total) {
@@ -154,7 +153,7 @@ func machineMemory(root fs.FS) uint64 {
 	}
 	text, _ := fs.ReadFile(root, "proc/self/cgroup")
 	for line := range strings.Lines(string(text)) {
-		// number:controllers:path, with no controllers in version 2
+		// A line is number:controllers:path. Version 2 has no controllers.
 		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
 		if len(parts) != 3 {
 			continue
@@ -173,8 +172,8 @@ func machineMemory(root fs.FS) uint64 {
 	return total
 }
 
-// groupLimit is the lowest limit of a group and of the groups around it; 0: none has a limit. In a
-// container the path may be the host's; the container sees only the top.
+// groupLimit returns the lowest limit of a control group and its parents, 0 for none. In a container the path may be
+// the host's, of which the container sees only the top.
 func groupLimit(root fs.FS, top, group, file string) (lowest uint64) {
 	for group = path.Clean("/" + group); ; group = path.Dir(group) {
 		text, _ := fs.ReadFile(root, path.Join(top, group, file))
@@ -188,7 +187,7 @@ func groupLimit(root fs.FS, top, group, file string) (lowest uint64) {
 	}
 }
 
-// addressSpace is the limit of this process' address space, 0 if there is none.
+// addressSpace returns the limit of this process's address space, 0 for none.
 func addressSpace(root fs.FS) uint64 {
 	text, _ := fs.ReadFile(root, "proc/self/limits")
 	for line := range strings.Lines(string(text)) {
@@ -201,7 +200,7 @@ func addressSpace(root fs.FS) uint64 {
 	return 0
 }
 
-// memTotal is what /proc/meminfo says.
+// memTotal returns the machine's memory according to /proc/meminfo, 0 if unknown.
 func memTotal(root fs.FS) uint64 {
 	text, _ := fs.ReadFile(root, "proc/meminfo")
 	for line := range strings.Lines(string(text)) {

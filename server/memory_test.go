@@ -135,7 +135,7 @@ func TestTooLittleMemory(t *testing.T) {
 		{memory{clientsBytes: 90 << 20, machineBytes: 80 << 20}, ""}, // no limit for keys
 		{memory{limitBytes: 40 << 20, clientsBytes: 20 << 20}, ""},   // not known
 	} {
-		if warning := row.m.tooLittle(); row.want == "" {
+		if warning := row.m.shortageWarning(); row.want == "" {
 			require.Empty(t, warning, "%+v", row.m)
 		} else {
 			require.Contains(t, warning, row.want, "%+v", row.m)
@@ -223,7 +223,7 @@ func TestMemoryOfPackages(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, bytes, m.machineBytes)
 			require.NotZero(t, m.limitBytes)
-			require.Empty(t, m.tooLittle(), file)
+			require.Empty(t, m.shortageWarning(), file)
 		}
 	}
 }

@@ -27,8 +27,8 @@ import (
 	"github.com/holdfast/holdfast/server/web"
 )
 
-// observed is what the node counts for Prometheus alone, because it is over when somebody asks. All methods work on
-// nil: nobody can ask.
+// observed has the histograms and counters that only Prometheus shows. It is nil without a port for monitoring, and its
+// methods then do nothing.
 type observed struct {
 	syncs, entries, snapshots, restores prometheus.Histogram
 	snapshotBytes, backup               prometheus.Gauge
@@ -140,7 +140,7 @@ func (o *observed) event(event replica.Event) {
 	}
 }
 
-// backedUp notes that a backup was taken now.
+// backedUp records that a backup was taken now.
 func (o *observed) backedUp() {
 	if o != nil {
 		o.backup.SetToCurrentTime()
@@ -154,7 +154,7 @@ func (o *observed) damaged() {
 	}
 }
 
-// buildInfo is a metric whose labels say what runs.
+// buildInfo returns a metric whose labels have the version of the program.
 func buildInfo(node string) prometheus.Collector {
 	revision := "unknown"
 	if info, ok := debug.ReadBuildInfo(); ok {
@@ -175,7 +175,7 @@ func buildInfo(node string) prometheus.Collector {
 	return g
 }
 
-// newRegistry has the metrics of the process. Those of the member follow when the node belongs to a cluster.
+// newRegistry returns a registry with the metrics of the process. openReplica adds those of the member.
 func (s *Server) newRegistry() *prometheus.Registry {
 	r := prometheus.NewRegistry()
 	r.MustRegister(
@@ -193,7 +193,7 @@ func auditCounter(name, help string, count func() uint64) prometheus.Collector {
 		func() float64 { return float64(count()) })
 }
 
-// newWeb makes the port for monitoring; nil: the node has none.
+// newWeb returns the server of the port for monitoring, or nil if there is none.
 func (s *Server) newWeb() *web.Server {
 	if s.monitoring == nil {
 		return nil
@@ -208,7 +208,7 @@ func (s *Server) newWeb() *web.Server {
 	})
 }
 
-// servingFront returns the front that serves clients now.
+// servingFront returns the frontend that serves clients now.
 func (s *Server) servingFront() *frontend.Server {
 	if s.isOpen() {
 		return s.front
@@ -216,7 +216,7 @@ func (s *Server) servingFront() *frontend.Server {
 	return s.waitingFront()
 }
 
-// newConsole makes what the page and /api ask.
+// newConsole returns the console behind the page and /api.
 func (s *Server) newConsole() *console.Console {
 	return console.New(console.Config{
 		Node: s.config.Name,
@@ -241,7 +241,7 @@ func (s *Server) newConsole() *console.Console {
 	})
 }
 
-// serveMonitoring never fails: a node serves clients, with or without monitoring.
+// serveMonitoring logs a failure and returns no error, as a node serves clients without monitoring, too.
 func (s *Server) serveMonitoring(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var noted sync.WaitGroup
@@ -255,14 +255,14 @@ func (s *Server) serveMonitoring(ctx context.Context) error {
 	return nil
 }
 
-// liveChecks are about this process alone. A restart mends none of what readyChecks find, and a node that is
-// started again for nothing makes it worse: a disk that hangs already ends the process by itself.
+// liveChecks returns one check, which always succeeds. A restart would cure no failure of readyChecks, and a disk that
+// hangs ends the process already.
 func (s *Server) liveChecks() []web.Check {
 	return []web.Check{{Name: "process", Run: func(context.Context) error { return nil }}}
 }
 
-// hangingDisk is how long an append may take before the node is not ready.
-const hangingDisk = time.Second
+// maxReadyAppend is the duration of an append from which the node is not ready.
+const maxReadyAppend = time.Second
 
 func (s *Server) readyChecks() []web.Check {
 	return []web.Check{
@@ -288,13 +288,13 @@ func isVoter(st replica.Status) error {
 }
 
 func diskAnswers(hanging time.Duration) error {
-	if hanging > hangingDisk {
+	if hanging > maxReadyAppend {
 		return fmt.Errorf("a write has been under way for %v", hanging.Round(time.Millisecond))
 	}
 	return nil
 }
 
-// read is what a client's EXISTS does: the leader answers after a majority has confirmed it.
+// read executes EXISTS like a client: the leader answers after a majority has confirmed its leadership.
 func read(r *replica.Replica) error {
 	b := replica.Batch{Body: protocol.AppendRequest(nil, protocol.Head{}, "exists", [][]byte{[]byte("readyz")}), Count: 1}
 	if err := r.Execute(&b); err != nil {
@@ -306,7 +306,7 @@ func read(r *replica.Replica) error {
 	return nil
 }
 
-// newAdmissions makes the watch over the credentials of the members, which tells the log.
+// newAdmissions returns the check whether the members admit each other, with hooks that log changes.
 func (s *Server) newAdmissions() *memberrpc.Admissions {
 	return memberrpc.NewAdmissions(memberrpc.AdmissionsConfig{
 		Client: s.cluster.client, Self: s.store.Identity().ID, Misfit: peer.Misfit, Own: s.warnings,
@@ -321,14 +321,14 @@ func (s *Server) newAdmissions() *memberrpc.Admissions {
 	}, s.cluster.requests)
 }
 
-// troubles are what is wrong although a leader is there and voters answer, a sentence each.
+// troubles returns the faults of a cluster that has a leader and whose voters answer, a sentence each.
 func (s *Server) troubles() []string {
 	var health error
 	if r := s.member.Load(); r != nil && s.led() {
 		health = r.Healthy()
 	}
 	if errors.Is(health, raftnode.ErrQuarantined) {
-		health = nil // the checker says more
+		health = nil // the checker's troubles have more details
 	}
 	return slices.Concat(troubles(s.config.Name, health, s.cluster.admissions.Refusals()), s.cluster.checker.Troubles())
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast/holdfast/server/store"
 )
 
-// newChecker makes what compares the members' states.
+// newChecker returns the checker that compares the members' states.
 func (s *Server) newChecker() *consistency.Checker {
 	return consistency.New(consistency.Config{
 		Self: s.store.Identity().ID, Interval: s.config.ConsistencyCheckInterval, Folder: s.store, Client: s.cluster.client,
@@ -55,8 +55,8 @@ func (s *Server) onCheck(event consistency.Event) {
 	}
 }
 
-// dismissClients has the clients of a node in quarantine connect anew, to another node: no message and no invalidation
-// comes here any more.
+// dismissClients closes the connections of a node in quarantine, as it gets no more messages and invalidations. The
+// clients reconnect to another node.
 func (s *Server) dismissClients() {
 	s.hub.Gap()
 	s.caches.InvalidateAll()
@@ -70,7 +70,7 @@ func quarantined(r *replica.Replica) bool {
 	return on
 }
 
-// notQuarantined is a check of readiness.
+// notQuarantined is the readiness check that fails in quarantine.
 func notQuarantined(r *replica.Replica) error {
 	if quarantined(r) {
 		return raftnode.ErrQuarantined
@@ -78,7 +78,7 @@ func notQuarantined(r *replica.Replica) error {
 	return nil
 }
 
-// checks are the metrics of comparisons of states.
+// checks has the metrics of comparisons of states.
 type checks struct{ of *consistency.Checker }
 
 var (

@@ -214,7 +214,7 @@ func TestReadyz(t *testing.T) {
 	require.NoError(t, isVoter(st))
 	st.Members = nil
 	require.ErrorContains(t, isVoter(st), "no voter")
-	require.NoError(t, diskAnswers(hangingDisk))
+	require.NoError(t, diskAnswers(maxReadyAppend))
 	require.ErrorContains(t, diskAnswers(1500*time.Millisecond), "under way for 1.5s")
 }
 

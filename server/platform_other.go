@@ -9,5 +9,5 @@ import (
 
 func openFiles() uint64 { return math.MaxUint64 }
 
-// dialPeer connects to another node; small segments are for other systems.
+// dialPeer connects to another node. It ignores small segments, which this system does not have.
 var dialPeer = new(net.Dialer).DialContext

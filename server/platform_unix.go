@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast/holdfast/server/peer/wire"
 )
 
-// openFiles is how many files the process may have open.
+// openFiles returns the process's limit of open files.
 func openFiles() uint64 {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
@@ -20,8 +20,8 @@ func openFiles() uint64 {
 	return uint64(limit.Cur)
 }
 
-// dialPeer connects to another node. TCP_MAXSEG before the connection is made bounds what either side sends at a time:
-// the other side is told of it.
+// dialPeer connects to another node. TCP_MAXSEG, set before connecting, bounds the segments in both directions, as it
+// is announced to the other side.
 func dialPeer(ctx context.Context, network, addr string) (net.Conn, error) {
 	var d net.Dialer
 	if wire.HasSmallSegments(ctx) {

@@ -42,9 +42,9 @@ type Server struct {
 	memory  memory
 	logger  *slog.Logger
 	clients net.Listener
-	// sentinel is the port for Sentinel's clients; nil: there is none.
+	// sentinel is the port for Sentinel's clients, or nil.
 	sentinel net.Listener
-	// monitoring is the port for HTTP, observed what is counted for it, and metrics what it shows; nil: there is none.
+	// monitoring is the port for HTTP, or nil. observed and metrics are what it shows, and nil without it.
 	monitoring net.Listener
 	observed   *observed
 	syncs      syncTimes // of the log
@@ -54,7 +54,7 @@ type Server struct {
 	faults     *faults // nil without --debug
 	peers      *peer.Mux
 	cluster    clusterNode
-	// incarnations has this node's, and the other members'.
+	// incarnations has the incarnations of this node and of the other members.
 	incarnations *incarnation.Registry
 	hub          *pubsub.Hub
 	caches       *tracking.Table
@@ -64,27 +64,26 @@ type Server struct {
 	console      *console.Console
 	web          *web.Server // nil without monitoring
 	clusterEntry
-	// fatal gets the error after which the process must end and leave its disk alone.
+	// fatal has the error after which the process must end without writing to its disk.
 	fatal chan error
 }
 
 // clusterEntry has the parts of a node that belongs to a cluster, and the state of its entry into the cluster.
 type clusterEntry struct {
-	// opened is closed when member and front are there. member is there a little before.
+	// opened is closed once member and front are set. member is set first.
 	opened chan struct{}
 	member atomic.Pointer[replica.Replica]
 	front  *frontend.Server
-	// waitingFront serves clients until then.
+	// waitingFront returns the frontend that serves clients before that.
 	waitingFront func() *frontend.Server
 	opening      sync.Mutex // held while member is opened
-	// ending ends with endEntry: the node does not enter a cluster any more.
+	// ending is cancelled by endEntry, after which the node enters no cluster.
 	ending   context.Context
 	endEntry context.CancelFunc
 	removal  sync.Once
 }
 
-// New opens the node's ports and its data folder. Nothing is served before Run. When New fails,
-// the ports and the folder are closed again.
+// New opens the node's ports and its data folder, for [Server.Run]. If it fails, it closes them again.
 func New(c Config, logger *slog.Logger) (_ *Server, err error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -94,7 +93,7 @@ func New(c Config, logger *slog.Logger) (_ *Server, err error) {
 	s.syncs.lines.Burst, s.syncs.lines.Every = 1, time.Minute
 	s.ending, s.endEntry = context.WithCancel(context.Background())
 	s.waitingFront = sync.OnceValue(s.newClusterlessFront)
-	s.cluster.gone = make(map[string]bool)
+	s.cluster.removed = make(map[string]bool)
 	if err := s.fitClients(); err != nil {
 		return nil, err
 	}
@@ -299,7 +298,7 @@ func (s *Server) openAudit() (err error) {
 	return nil
 }
 
-// auditor takes the changes of locks; nil: nobody does.
+// auditor returns the function that gets the changes of locks, or nil.
 func (s *Server) auditor() func(uint64, []event.LockChange) {
 	if s.audit == nil {
 		return nil
@@ -327,7 +326,7 @@ func (s *Server) peerConfig(ln net.Listener) peer.Config {
 		ClusterID: s.clusterID,
 		ID:        s.store.Identity().ID,
 		Addresses: &s.cluster.addresses,
-		Removed:   s.cluster.isGone,
+		Removed:   s.cluster.wasRemoved,
 		OnRemoved: func() { s.cluster.bootstrap.Suspect() },
 		OnMisfit:  func() { s.cluster.admissions.Suspect() },
 		Secrets:   s.secrets.Cluster(),
@@ -378,7 +377,7 @@ func (s *Server) replicaConfig() replica.Config {
 	}
 }
 
-// advertised is the address that other nodes and clients are told.
+// advertised returns the client address for other nodes and clients.
 func (s *Server) advertised() string {
 	if s.config.AdvertiseAddr != "" {
 		return s.config.AdvertiseAddr
@@ -386,7 +385,7 @@ func (s *Server) advertised() string {
 	return s.clients.Addr().String()
 }
 
-// advertisedSentinel is the same for Sentinel's clients; empty: there is no such port.
+// advertisedSentinel returns the address for Sentinel's clients, "" if there is no such port.
 func (s *Server) advertisedSentinel() string {
 	if s.sentinel == nil || s.config.SentinelAdvertiseAddr != "" {
 		return s.config.SentinelAdvertiseAddr
@@ -434,7 +433,7 @@ func (s *Server) frontConfig() frontend.Config {
 	}
 }
 
-// clusterID is the ID of the cluster that this node belongs to, or is about to join; "": none yet.
+// clusterID returns the ID of the cluster that this node belongs to or is joining, or "".
 func (s *Server) clusterID() string { return s.store.Identity().ClusterID }
 
 func absolute(dir string) string {

@@ -18,10 +18,10 @@ import (
 const (
 	// DefaultInterval is between two checks.
 	DefaultInterval = 5 * time.Minute
-	// LeastInterval is the least that makes sense.
-	LeastInterval = leastGap
-	// leastGap is the least time between two indices that a leader names, whichever member asks.
-	leastGap = 10 * time.Second
+	// MinInterval is the shortest useful interval between comparisons.
+	MinInterval = minGap
+	// minGap is the minimum time between two indices that a leader chooses for comparisons, whichever member asks.
+	minGap = 10 * time.Second
 	// startDelay is how long after its start a node asks for a check: nodes that start together need one.
 	startDelay = 5 * time.Second
 	// overdue is how often a node that does not lead looks whether it has to name the next index by now.
@@ -146,7 +146,7 @@ func (c *Checker) Restored() { c.wantCheck(time.Second) }
 // wantCheck has this node compared soon.
 func (c *Checker) wantCheck(delay time.Duration) {
 	c.mu.Lock()
-	c.times.single, c.times.retry, c.times.pause = true, time.Now().Add(delay), leastGap
+	c.times.single, c.times.retry, c.times.pause = true, time.Now().Add(delay), minGap
 	c.mu.Unlock()
 	notify(c.wake)
 }
@@ -303,7 +303,7 @@ func (c *Checker) due(leads, replaced bool) (names, asks bool, wait time.Duratio
 	single := t.single && (regular || replaced)
 	if single && !now.Before(t.retry) {
 		wants = true
-		t.retry, t.pause = now.Add(t.pause), min(2*t.pause, max(c.config.Interval, leastGap))
+		t.retry, t.pause = now.Add(t.pause), min(2*t.pause, max(c.config.Interval, minGap))
 	}
 	t.asked = t.asked || leads && wants
 	wait = time.Hour
@@ -316,7 +316,7 @@ func (c *Checker) due(leads, replaced bool) (names, asks bool, wait time.Duratio
 	}
 	if leads && t.asked {
 		wait = min(wait, overdue)
-		names = names || !t.begun || now.Sub(t.named) >= leastGap
+		names = names || !t.begun || now.Sub(t.named) >= minGap
 	}
 	return names, wants && !leads, wait
 }

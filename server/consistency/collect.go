@@ -114,7 +114,7 @@ type answered struct {
 
 // collect compares the hashes at an index, and tells each member as soon as a majority has the same.
 func (c *Checker) collect(ctx context.Context, r Replica, index uint64, own string) {
-	ctx, cancel := context.WithTimeout(ctx, min(collectWithin, max(c.config.Interval, leastGap)))
+	ctx, cancel := context.WithTimeout(ctx, min(collectWithin, max(c.config.Interval, minGap)))
 	defer cancel()
 	conf := r.Configuration()
 	answers := make(chan answered, len(conf.Members))

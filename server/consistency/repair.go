@@ -27,7 +27,7 @@ type repair struct {
 const (
 	// repairWithin bounds a repair.
 	repairWithin = time.Hour
-	// comparedWithin is how long a repair waits until the state was compared: the next index may be named after leastGap.
+	// comparedWithin is how long a repair waits until the state was compared: the next index may be named after minGap.
 	comparedWithin = 15 * time.Second
 )
 

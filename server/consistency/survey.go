@@ -27,7 +27,7 @@ func (c *Checker) surveyDue(ctx context.Context, r Replica, st *replica.Status) 
 	if now.Before(s.next) && (term == 0 || term == s.term) {
 		return s.next.Sub(now)
 	}
-	pause := max(leastGap, time.Duration(len(conf.Members))*surveyEvery)
+	pause := max(minGap, time.Duration(len(conf.Members))*surveyEvery)
 	select {
 	case c.asking <- struct{}{}:
 		s.term, s.next = term, now.Add(pause)

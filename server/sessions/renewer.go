@@ -83,8 +83,8 @@ type cut struct {
 	at   time.Time
 }
 
-// LeastLease is the shortest lease of a session that is attached to a connection.
-const LeastLease = time.Second
+// MinLease is the shortest lease of a session that is attached to a connection.
+const MinLease = time.Second
 
 func newRenewer(c *Cluster, d *departures) *Renewer {
 	return &Renewer{
@@ -217,7 +217,7 @@ func (r *Renewer) Expect(conn int64, lease time.Duration, number uint64, began t
 	if c == nil || c.cut {
 		return
 	}
-	s := &session{conn: conn, lease: max(lease, LeastLease), since: began, number: number}
+	s := &session{conn: conn, lease: max(lease, MinLease), since: began, number: number}
 	if old, replaced := r.sessions.Set(s); replaced {
 		r.removeExpected(c, old)
 	}
