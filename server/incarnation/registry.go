@@ -172,7 +172,7 @@ func (r *Registry) Prove() error {
 	return nil
 }
 
-// Proved is closed when this node's incarnation is proved.
+// Proved returns a channel that is closed once this node's incarnation is proved.
 func (r *Registry) Proved() <-chan struct{} { return r.proved }
 
 // Superseded tells the owner that this incarnation is refused; by says where that was learnt.

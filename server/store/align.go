@@ -103,18 +103,18 @@ func align(log raft.LogStore, snapshots raft.SnapshotStore) error {
 	return nil
 }
 
-// Device is what a folder lies on: the operating system, or the memory of a test (package storetest).
+// Device is the system below a data folder: the operating system, or the memory of a test (package storetest).
 type Device struct {
 	FS vfs.FS
-	// Lock keeps others out of a folder until it is closed.
+	// Lock locks a folder against other processes. Closing the result unlocks it.
 	Lock func(dir string) (io.Closer, error)
-	// CreateStable makes a store of terms and votes, OpenStable opens the store: it is on no FS,
-	// as bbolt needs a real file.
+	// CreateStable creates a store of terms and votes, and OpenStable opens it. They do not use FS, as bbolt needs a
+	// real file.
 	CreateStable func(path string) error
 	OpenStable   func(path string) (StableStore, error)
-	// SegmentSize is of the log, in bytes. 0: wal.DefaultSegmentSize.
+	// SegmentSize is the size of the log's segments in bytes, by default wal.DefaultSegmentSize.
 	SegmentSize int64
-	// Random is for incarnations. nil: crypto/rand.
+	// Random returns the random numbers of incarnations, by default from crypto/rand.
 	Random func() uint32
 }
 

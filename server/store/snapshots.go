@@ -411,7 +411,7 @@ func (s *snapshots) enter(meta *raft.SnapshotMeta) {
 	s.list = s.list[:min(len(s.list), snapshotRetain)]
 }
 
-// deleteUnlisted deletes old and damaged snapshots, which are not listed.
+// deleteUnlisted deletes the files of snapshots that List does not return: old and damaged ones.
 func (s *snapshots) deleteUnlisted() {
 	list, _ := s.List() // never fails
 	names, _ := s.fs.List(s.dir)

@@ -1,10 +1,9 @@
-// Package storetest is a node's disk in memory, for tests in virtual time. The disk
-// outlives the processes that use it: a test can open, crash and open it again.
+// Package storetest has a node's disk in memory, for tests in virtual time. The disk outlives the processes that use
+// it: a test can open, crash and open it again.
 //
-// The store is real, with log, snapshots, identity and folder, over a file system with a page cache
-// (package memdisk): what was acknowledged is there after a crash and after a power cut; what was not
-// may be there after a crash, and may vanish with the power. Terms and votes lie in a file of another
-// form, as bbolt needs a real file.
+// The store is the real one, with log, snapshots, identity and folder, on a file system with a page cache (package
+// memdisk): acknowledged writes survive a crash and a power cut; others may survive a crash, and may be lost with the
+// power. Terms and votes are in a file of another format, as bbolt needs a real file.
 //
 // Start reading at [Disk].
 package storetest
@@ -24,26 +23,25 @@ import (
 	"github.com/holdfast/holdfast/server/store/internal/memdisk"
 )
 
-// ErrCrashed is returned by calls on a store whose process crashes.
+// ErrCrashed is the error of calls on a store whose process has crashed.
 var ErrCrashed = memdisk.ErrKilled
 
 const (
-	// dataDir is where the folder is.
 	dataDir = "data"
-	// segmentSize is small: rotations are as frequent as in a real cluster that runs for hours.
+	// segmentSize is small, for as many rotations as in hours of a real cluster.
 	segmentSize = 16 << 10
 )
 
-// Disk is the disk of a node. A Disk for a synctest bubble is made inside.
+// Disk is the disk of a node. It must be created in the synctest bubble that uses it.
 type Disk struct {
 	mu      sync.Mutex    // guards all below
-	files   *memdisk.Disk // what the next process finds
+	files   *memdisk.Disk // for the next process
 	process *memdisk.Process
-	left    *memdisk.Disk // what a process that Leave has parted from files goes on with, or nil
+	left    *memdisk.Disk // the copy that a process uses after Leave, or nil
 	store   *store.Store
-	held    chan struct{} // closed when syncs of the log need not wait any more; nil: no sync waits
-	failing int           // the how many-th sync of the log, from now, fails; 0: none
-	draws   uint32        // of random numbers; those of a copy are others
+	held    chan struct{} // closed when syncs of the log may continue; nil if none is held
+	failing int           // 1 if the next sync of the log fails, 2 if the one after it does, and so on; 0 for none
+	draws   uint32        // the number of random numbers drawn; a copy of the disk draws others
 }
 
 // NewDisk returns an empty disk.
@@ -53,8 +51,8 @@ func NewDisk() *Disk {
 	return d
 }
 
-// Open is like store.Open on this disk. Only c.Hooks, c.Name and c.Mends matter. A Store that
-// was opened earlier is cut off as by Crash.
+// Open opens a store on this disk. It uses only c.Hooks, c.Name and c.Mends. It crashes the process of a Store that was
+// opened earlier.
 func (d *Disk) Open(c store.Config) (*store.Store, error) {
 	d.Crash()
 	d.mu.Lock()
@@ -73,8 +71,8 @@ func (d *Disk) Open(c store.Config) (*store.Store, error) {
 	return s, nil
 }
 
-// turns is a log whose changes take turns. The log below has a mutex for that, and to wait
-// for a mutex stops virtual time: a snapshot would, that deletes entries while an append is held up.
+// turns serializes changes of a log by a channel. A wait for the log's own mutex would stop virtual time, for example
+// of a snapshot that deletes entries while an append is held.
 type turns struct {
 	raft.LogStore
 	turn chan struct{}
@@ -96,7 +94,7 @@ func (l *turns) DeleteRange(lo, hi uint64) error {
 	return l.LogStore.DeleteRange(lo, hi)
 }
 
-// openOn opens the folder as a process on a disk finds it.
+// openOn opens the folder for a process on a disk.
 func openOn(p *memdisk.Process, c store.Config, random uint32) (*store.Store, error) {
 	c.DataDir = dataDir
 	if c.Name == "" {
@@ -107,7 +105,7 @@ func openOn(p *memdisk.Process, c store.Config, random uint32) (*store.Store, er
 	return store.OpenOn(on, c)
 }
 
-// device is the disk as a process finds it.
+// device returns a process's disk as a store's device.
 func device(p *memdisk.Process) store.Device {
 	return store.Device{
 		FS:           p,
@@ -118,7 +116,7 @@ func device(p *memdisk.Process) store.Device {
 	}
 }
 
-// Copy returns a disk with the same files, as a copy of the folder has them. No process may run on d.
+// Copy returns a disk with a copy of the folder. Requires: no process runs on d.
 func (d *Disk) Copy() *Disk {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -127,7 +125,7 @@ func (d *Disk) Copy() *Disk {
 	return c
 }
 
-// RotSnapshots changes a bit of each snapshot, also under the process that runs.
+// RotSnapshots changes a bit of each snapshot, with or without a running process.
 func (d *Disk) RotSnapshots() error {
 	d.mu.Lock()
 	p := d.process
@@ -168,21 +166,20 @@ func rot(p *memdisk.Process, path string) error {
 	}
 	b[0] ^= 4
 	_, err = f.WriteAt(b, size/2)
-	return errors.Join(err, f.Sync(), f.Close()) // it is the disk that changes
+	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// Crash is the death of the process: calls on the Store fail from here on, also
-// calls that a fault holds up. What was written stays, synced or not.
+// Crash kills the process: all calls on the Store fail from now on, including those that a fault holds. All writes
+// survive, synced or not.
 func (d *Disk) Crash() { d.end((*memdisk.Disk).Kill) }
 
-// PowerCut is Crash, and takes away what was not synced, or some of that: the seed says what.
+// PowerCut is Crash, and loses unsynced writes, or some of them, depending on the seed.
 func (d *Disk) PowerCut(seed uint64) {
 	d.end(func(files *memdisk.Disk) { files.PowerCut(seed) })
 }
 
-// Leave is the beginning of a crash for a process that must not notice the crash, as raft panics
-// when a write fails: the process goes on with a copy of the disk, and the copy ends with the
-// process. Crash or PowerCut have to follow.
+// Leave begins a crash that the process does not notice, as raft panics if a write fails: the process continues on a
+// copy of the disk, which is dropped with it. Requires: Crash or PowerCut follows.
 func (d *Disk) Leave() {
 	d.mu.Lock()
 	if d.left == nil {
@@ -208,20 +205,20 @@ func (d *Disk) end(how func(*memdisk.Disk)) {
 	d.mu.Unlock()
 	d.ReleaseSyncs()
 	if s != nil {
-		_ = s.Close() // the store's goroutine ends; nothing can be written any more
+		_ = s.Close() // ends the store's goroutine; nothing is written
 	}
 }
 
-// FailSync makes a sync of the log fail with EIO: the next, or a later one. What
-// was to be written can be read until the next power cut, and is on the disk in part, or not at all.
+// FailSync makes a sync of the log fail with EIO: the next one, or one that many syncs later. The unsynced data can be
+// read until the next power cut, and is on the disk in part, or not at all.
 func (d *Disk) FailSync(later int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.failing = later + 1
 }
 
-// HoldSyncs makes the log's syncs wait, so that the process can be crashed between a
-// write and the sync. ReleaseSyncs, Crash and PowerCut end that.
+// HoldSyncs makes the log's syncs wait until ReleaseSyncs, Crash or PowerCut, so that the process can be crashed
+// between a write and the sync.
 func (d *Disk) HoldSyncs() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -230,7 +227,7 @@ func (d *Disk) HoldSyncs() {
 	}
 }
 
-// ReleaseSyncs lets syncs go on.
+// ReleaseSyncs ends HoldSyncs.
 func (d *Disk) ReleaseSyncs() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -240,7 +237,7 @@ func (d *Disk) ReleaseSyncs() {
 	}
 }
 
-// meet is what an operation meets with. Terms and votes are spared: raft panics over them.
+// meet is the hook that holds and fails syncs of the log. It spares terms and votes, as raft panics over them.
 func (d *Disk) meet(op memdisk.Op) error {
 	if op.Kind != memdisk.OpSync || !strings.HasPrefix(op.Name, filepath.Join(dataDir, "wal")+"/") {
 		return nil

@@ -12,8 +12,7 @@ import (
 	"github.com/holdfast/holdfast/server/store/internal/vfs"
 )
 
-// stable is a store of terms and votes: a file that is written from front to end, one record and one
-// sync per value.
+// stable is a store of terms and votes: an append-only file, with one record and one sync per value.
 //
 //	length(4) checksum(4) key and value in JSON
 type stable struct {
@@ -36,7 +35,8 @@ func createStable(fs vfs.FS, path string) error {
 	return f.Sync()
 }
 
-// openStable believes what was read after writing it again.
+// openStable opens the file. It writes and syncs the records that it has read before it uses them, as they may have
+// been in the page cache only.
 func openStable(fs vfs.FS, path string) (*stable, error) {
 	f, err := fs.Open(path, os.O_RDWR)
 	if err != nil {
@@ -58,7 +58,7 @@ func openStable(fs vfs.FS, path string) (*stable, error) {
 	return s, nil
 }
 
-// read returns where the last whole record ends.
+// read reads the records into values, and returns the end of the last complete one.
 func (s *stable) read(content []byte) (end int64) {
 	for b := content; len(b) >= 8; {
 		length, sum := int(binary.LittleEndian.Uint32(b)), binary.LittleEndian.Uint32(b[4:])

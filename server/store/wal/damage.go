@@ -59,7 +59,7 @@ func damage(b []byte, number uint64, start, end int64) string {
 	}
 }
 
-// hasZeroSector reports whether a sector is all zeros in its part between from and to.
+// hasZeroSector reports whether, in the range of b from from to to, the bytes of some sector are all zeros.
 func hasZeroSector(b []byte, from, to int64) bool {
 	to = min(to, int64(len(b)))
 	for from < to {

@@ -1,15 +1,14 @@
-// Package memdisk is a file system in memory with what lies between a process and a disk: the page
-// cache. Tests run the real code of the store on it.
+// Package memdisk is a file system in memory with a page cache. Tests run the real code of the store on it.
 //
 // It promises what an operating system does, and no more:
-//   - a process sees what was written by itself and by the processes before, synced or not;
-//   - a process that is killed leaves what it wrote to the next process;
-//   - a power cut takes away what was not synced: in a file any sectors, as each may have reached the
-//     disk or not; in a folder each change of names since the folder's last sync;
-//   - a sync that fails marks everything as clean. What was not synced may still be readable, a later
-//     sync succeeds without writing it, and a power cut takes it.
+//   - a process reads all earlier writes, its own and those of earlier processes, synced or not;
+//   - all writes of a killed process survive;
+//   - a power cut loses any unsynced sectors of a file, and any of a folder's changes of names since its last
+//     sync;
+//   - a failed sync marks everything as clean. The unsynced data may still be readable, a later sync succeeds without
+//     writing it, and a power cut loses it.
 //
-// Not modelled: disks that lie about a sync, sectors that are written in part.
+// It does not model disks that lie about a sync, nor partly written sectors.
 //
 // Start reading at [Disk], then process.go for the operations.
 package memdisk
@@ -23,7 +22,7 @@ import (
 	"sync"
 )
 
-// ErrKilled is returned by operations of a process that was killed.
+// ErrKilled is the error of operations of a killed process.
 var ErrKilled = errors.New("this process has crashed")
 
 // Kind is a kind of operation.
@@ -39,7 +38,7 @@ const (
 	OpRename  Kind = "rename"
 	OpRemove  Kind = "remove"
 	OpMkdir   Kind = "make folder"
-	// For HookAll alone.
+	// These are for HookAll only.
 	OpRead  Kind = "read" // of contents, sizes and names
 	OpClose Kind = "close"
 )
@@ -50,22 +49,22 @@ type Op struct {
 	Name string
 }
 
-// Disk outlives the processes that use it. The methods may be called at any time.
+// Disk is a disk, which outlives the processes that use it. Its methods may be called at any time.
 type Disk struct {
 	mu     sync.Mutex // guards all below, and the tree
 	rng    *rand.Rand
 	root   *folder
-	runs   *Process // nil while the power is off
+	runs   *Process // the running process, or nil
 	hook   func(Op) error
-	all    bool // the hook is for reads and closings, too
-	opened int  // files
-	limit  int  // of opened; 0: none
+	all    bool // the hook is also called for reads and closings
+	opened int  // the number of open files
+	limit  int  // of open files, 0 for none
 }
 
-// New returns an empty disk. The seed decides what a failed operation leaves.
+// New returns an empty disk. The seed determines the effects of failed operations.
 func New(seed uint64) *Disk { return &Disk{rng: rand.New(rand.NewPCG(seed, 1)), root: newFolder()} }
 
-// Boot begins another process, and kills the process before.
+// Boot starts a process, and kills the one before.
 func (d *Disk) Boot() *Process {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -81,15 +80,14 @@ func (d *Disk) end() {
 	d.opened = 0
 }
 
-// Kill ends the process. What was written stays.
+// Kill ends the process. All writes survive.
 func (d *Disk) Kill() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.end()
 }
 
-// PowerCut ends the process and takes away what was not synced, or some of it: the seed says
-// what.
+// PowerCut ends the process, and loses unsynced writes, or some of them, depending on the seed.
 func (d *Disk) PowerCut(seed uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -100,37 +98,37 @@ func (d *Disk) PowerCut(seed uint64) {
 	d.root.cut(rng, []float64{0, 0.5, 1, 0.1, 0.9}[seed%5])
 }
 
-// Running says whether there is a process.
+// Running reports whether there is a process.
 func (d *Disk) Running() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.runs != nil && !d.runs.dead
 }
 
-// Hook calls h before each operation but reads and closings, without a lock held; nil ends that. An error
-// makes the operation fail. A failed write may have written some blocks. A call that has not returned when
-// the process ends has no effect any more, unless the call is a write.
+// Hook registers h, which is called before each operation except reads and closings, without a lock held; nil removes
+// it. An error makes the operation fail. A failed write may have written some blocks. An operation whose hook returns
+// after the end of the process has no effect, unless it is a write.
 func (d *Disk) Hook(h func(Op) error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.hook, d.all = h, false
 }
 
-// HookAll is Hook for reads and closings, too. A file whose closing fails is closed.
+// HookAll is Hook including reads and closings. A file is closed even if closing fails.
 func (d *Disk) HookAll(h func(Op) error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.hook, d.all = h, true
 }
 
-// Limit is how many files may be open at a time. 0: any number.
+// Limit bounds the number of open files; 0 for no limit.
 func (d *Disk) Limit(files int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.limit = files
 }
 
-// Opened counts the files that are open.
+// Opened returns the number of open files.
 func (d *Disk) Opened() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -148,19 +146,19 @@ func (d *Disk) Clone(seed uint64) *Disk {
 
 // node is a file or a folder.
 type node interface {
-	// cut leaves what the disk has, and everything beyond with probability keep.
+	// cut drops each unsynced write, except with probability keep.
 	cut(rng *rand.Rand, keep float64)
 	clone(known map[node]node) node
 }
 
-// folder is names, as processes see them and as the disk has them.
+// folder is a folder, with its names in the page cache and on the disk.
 type folder struct {
 	names   map[string]node
 	onDisk  map[string]node
-	pending []change // in order, since the last sync
+	pending []change // the changes since the last sync, in order
 }
 
-// change is a step: what becomes of some names; nil: removed.
+// change is an atomic change of names: the new node of each, nil for a removed one.
 type change map[string]node
 
 func newFolder() *folder {
@@ -189,7 +187,7 @@ func (f *folder) sync() {
 	f.pending = nil
 }
 
-// failSync writes some of what is pending, and forgets that there is more.
+// failSync writes some pending changes, and marks all as written.
 func (f *folder) failSync(rng *rand.Rand) { f.write(rng, rng.Float64()) }
 
 func (f *folder) write(rng *rand.Rand, keep float64) {
@@ -234,7 +232,7 @@ func (f *folder) clone(known map[node]node) node {
 	return c
 }
 
-// missing is the error for a file that is not there.
+// missing returns the error of a file that does not exist.
 func missing(op, name string) error {
 	return &fs.PathError{Op: op, Path: name, Err: fs.ErrNotExist}
 }

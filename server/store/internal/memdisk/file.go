@@ -7,15 +7,15 @@ import (
 )
 
 const (
-	sectorSize = 512  // bytes that reach the disk together or not at all
-	blockSize  = 4096 // bytes that a write reaches the page cache with, together
+	sectorSize = 512  // bytes that are written to the disk atomically
+	blockSize  = 4096 // bytes that are written to the page cache atomically
 )
 
-// file is content, as processes see it and as the disk has it.
+// file is a file, with its contents in the page cache and on the disk.
 type file struct {
 	data    []byte
 	onDisk  []byte
-	dirty   map[int]bool // numbers of sectors that were written since the last sync
+	dirty   map[int]bool // numbers of the sectors written since the last sync
 	emptied bool         // truncated since the last sync
 }
 
@@ -36,13 +36,13 @@ func (f *file) write(b []byte, at int64) {
 	}
 }
 
-// grow makes b that long, if b is shorter.
+// grow extends b with zeros to that length, if it is shorter.
 func grow(b []byte, length int) []byte {
 	if length <= len(b) {
 		return b
 	}
 	if length <= cap(b) {
-		return b[:length] // b was never longer: what follows is zeros
+		return b[:length] // b was never longer, so the rest of its array is zeros
 	}
 	longer := make([]byte, length, max(length, min(2*cap(b), length+1<<20)))
 	copy(longer, b)
@@ -62,7 +62,7 @@ func (f *file) clean() {
 
 func (f *file) sectors() []int { return slices.Sorted(maps.Keys(f.dirty)) }
 
-// writeBack brings sectors to the disk.
+// writeBack writes sectors to the disk.
 func (f *file) writeBack(sectors []int) {
 	if f.emptied {
 		f.onDisk = nil
@@ -74,7 +74,7 @@ func (f *file) writeBack(sectors []int) {
 	}
 }
 
-// writeSome brings some dirty sectors to the disk, or none if the file is still to be truncated there.
+// writeSome writes some dirty sectors to the disk, or none if the file is still to be truncated there.
 func (f *file) writeSome(rng *rand.Rand, keep float64) {
 	if f.emptied && rng.Float64() >= keep {
 		return
@@ -93,8 +93,8 @@ func (f *file) writeSome(rng *rand.Rand, keep float64) {
 	}
 }
 
-// failSync brings some sectors to the disk and marks all as clean. Processes see the sectors as before; in one
-// case of four processes see what the disk has, as if the pages had been dropped.
+// failSync writes some sectors to the disk and marks all as clean. In one case of four the page cache is dropped, so
+// that processes read what is on the disk.
 func (f *file) failSync(rng *rand.Rand) {
 	f.writeSome(rng, rng.Float64())
 	f.clean()

@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast/holdfast/server/store/internal/vfs"
 )
 
-// Process is a disk as a process uses it.
+// Process is a process's view of a disk.
 type Process struct {
 	disk *Disk
 	dead bool // guarded by disk.mu
@@ -22,8 +22,8 @@ type Process struct {
 
 var _ vfs.FS = (*Process)(nil)
 
-// begin returns with the disk's lock held. The error is the hook's, or ErrKilled; begun: the
-// operation was under way then, on this disk.
+// begin calls the hook, and returns with the disk's lock held. The error is the hook's, or ErrKilled. begun reports
+// whether the operation may still have an effect on this disk.
 func (p *Process) begin(kind Kind, name string) (begun bool, err error) {
 	d := p.disk
 	d.mu.Lock()
@@ -43,7 +43,7 @@ func (p *Process) begin(kind Kind, name string) (begun bool, err error) {
 	return true, err
 }
 
-// walk finds a folder. Requires the lock.
+// walk returns the folder at a path. Requires: the lock is held.
 func (d *Disk) walk(dir string) *folder {
 	at := d.root
 	for part := range strings.SplitSeq(filepath.ToSlash(filepath.Clean(dir)), "/") {
@@ -59,7 +59,7 @@ func (d *Disk) walk(dir string) *folder {
 	return at
 }
 
-// place finds the folder that a name is in. Requires the lock.
+// place returns the parent folder of a path. Requires: the lock is held.
 func (d *Disk) place(op, name string) (*folder, string, error) {
 	dir := d.walk(filepath.Dir(name))
 	if dir == nil {
@@ -266,7 +266,7 @@ func (h *handle) Close() error {
 	return err
 }
 
-// usable requires the lock.
+// usable returns an error if the file is closed or the process was killed. Requires: the lock is held.
 func (h *handle) usable() error {
 	switch {
 	case h.process.dead:
@@ -306,7 +306,7 @@ func (h *handle) ReadAt(b []byte, at int64) (int, error) {
 	return n, nil
 }
 
-// WriteAt that fails or is killed has written some blocks.
+// WriteAt writes b. A call that fails or whose process is killed may have written some blocks.
 func (h *handle) WriteAt(b []byte, at int64) (int, error) {
 	begun, err := h.process.begin(OpWrite, h.name)
 	d := h.process.disk

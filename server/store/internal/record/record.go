@@ -1,8 +1,7 @@
-// Package record is how a raft log entry lies on a disk, in both kinds of log store.
+// Package record is the format of a raft log entry on a disk, in both kinds of log store.
 //
-// It promises that an entry comes back as stored, or as an error: a
-// checksum covers all of the entry. And no run of zeros in an entry is a run of zeros on the disk,
-// so that a sector that was never written can be told from a written sector.
+// It promises that an entry is read as it was stored, or as an error: a checksum covers all of it. Zeros in an entry
+// are not zeros on the disk, so that a sector that was never written can be distinguished from a written one.
 //
 // Start reading at [Append].
 package record
@@ -35,10 +34,10 @@ const (
 	format     = 1
 )
 
-// ErrDamaged is returned for what is not a record that Append made.
+// ErrDamaged is the error of bytes that are not a record of Append.
 var ErrDamaged = errors.New("damaged log record")
 
-// Bound is at least the size of l's record.
+// Bound returns an upper bound of the size of l's record.
 func Bound(l *raft.Log) int {
 	return HeaderSize + 2 + 5*binary.MaxVarintLen64 + len(l.Data) + len(l.Extensions) + Alignment
 }
@@ -70,7 +69,7 @@ func Append(dst []byte, l *raft.Log) []byte {
 	return dst
 }
 
-// Check returns the size of the record that b begins with.
+// Check returns the size of the record at the beginning of b.
 func Check(b []byte) (size int, err error) {
 	if len(b) < HeaderSize {
 		return 0, ErrDamaged
@@ -86,8 +85,7 @@ func Check(b []byte) (size int, err error) {
 	return size, nil
 }
 
-// Decode reads the record that is all of b. Decode unmasks b in place, and l's data
-// and extensions point into b.
+// Decode decodes b, which is one record, into l. It unmasks b in place, and l's data and extensions point into b.
 func Decode(b []byte, l *raft.Log) error {
 	size, err := Check(b)
 	if err != nil || size != len(b) {
@@ -98,7 +96,7 @@ func Decode(b []byte, l *raft.Log) error {
 	applyMask(body)
 	r := reader{rest: body[:length]}
 	if r.byte() != format {
-		return ErrDamaged // the checksum is right: only a newer release writes this, and store.Open refuses those
+		return ErrDamaged // the checksum is valid: only a newer release writes this, and store.Open refuses its files
 	}
 	*l = raft.Log{Type: raft.LogType(r.byte()), Index: r.uvarint(), Term: r.uvarint()}
 	if at := r.varint(); at != 0 {
@@ -112,7 +110,7 @@ func Decode(b []byte, l *raft.Log) error {
 	return nil
 }
 
-// reader takes fields off a body. After a failure a reader returns zeros.
+// reader reads the fields of a body. After a failure it returns zeros.
 type reader struct {
 	rest   []byte
 	failed bool
@@ -172,9 +170,8 @@ func checksum(length, body []byte) uint32 {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// applyMask flips the bits of b that a fixed pseudo-random pattern of 512 bytes
-// says. Doing this twice undoes the mask. Chosen data can still come out as zeros;
-// all that he gains is that a torn write is mistaken for another torn write.
+// applyMask XORs b with a fixed pseudo-random pattern of 512 bytes. Applying it twice restores b. A client can still
+// choose data that is masked to zeros; the only effect is that one kind of torn write is mistaken for another.
 func applyMask(b []byte) {
 	for len(b) > 0 {
 		b = b[subtle.XORBytes(b, b, mask[:]):]

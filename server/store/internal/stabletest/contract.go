@@ -1,5 +1,5 @@
-// Package stabletest is the contract of a stable store: what a crash may leave of terms and votes. The store of the
-// product, bbolt's file, and the store of clusters in virtual time (package storetest) both pass it.
+// Package stabletest tests the contract of a stable store: which terms and votes survive a crash. The product's store,
+// bbolt's file, and the store of clusters in virtual time (package storetest) both pass it.
 //
 // Start reading at [Require].
 package stabletest
@@ -23,7 +23,7 @@ type Store interface {
 	io.Closer
 }
 
-// set is a value that raft, or package store, sets.
+// set is a call by which raft or package store sets a value.
 type set struct {
 	key   string
 	value uint64
@@ -40,7 +40,7 @@ var sets = []set{
 	{"LastVoteCand", 2},
 }
 
-// apply makes the set. A candidate is bytes, all else are numbers.
+// apply makes the call. A candidate is bytes, all else are numbers.
 func (s set) apply(to Store) error {
 	if s.key == "LastVoteCand" {
 		return to.Set([]byte(s.key), fmt.Append(nil, "n", s.value))
@@ -48,7 +48,7 @@ func (s set) apply(to Store) error {
 	return to.SetUint64([]byte(s.key), s.value)
 }
 
-// faults are what happens at an operation on the disk.
+// faults are the faults at an operation on the disk.
 var faults = map[string]func(*memdisk.Disk, uint64) error{
 	"the power is cut":     func(d *memdisk.Disk, seed uint64) error { d.PowerCut(seed); return nil },
 	"the process dies":     func(d *memdisk.Disk, _ uint64) error { d.Kill(); return nil },
@@ -57,21 +57,20 @@ var faults = map[string]func(*memdisk.Disk, uint64) error{
 
 // Kind is a kind of stable store.
 type Kind struct {
-	// Create makes an empty store, durably.
+	// Create creates an empty store, durably.
 	Create func(*memdisk.Process) error
-	// Open opens the store as a process finds it.
+	// Open opens the store.
 	Open func(*memdisk.Process) (Store, error)
 }
 
-// Require requires of a kind of store, when the power is cut, the process dies or the disk fails, at each operation on
-// the disk:
-//   - the next process finds the values of all sets that had returned, and of the set under way all or nothing;
-//   - what that process has found, and what it sets, is there after each later power cut;
-//   - after a set that failed no other succeeds, before the store is opened again.
+// Require tests a kind of store with a power cut, a dead process and a failing disk at each operation on the disk:
+//   - the next process reads the values of all sets that had returned, and all or nothing of the set under way;
+//   - the values that it has read or set survive each later power cut;
+//   - after a failed set no other one succeeds until the store is opened again.
 func Require(t *testing.T, k Kind) {
 	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {
-			for seed := range uint64(5) { // each keeps another part of what was not synced
+			for seed := range uint64(5) { // each keeps another part of the unsynced writes
 				n := 1
 				for requireKept(t, k, seed, n, fault) {
 					n++
@@ -82,7 +81,7 @@ func Require(t *testing.T, k Kind) {
 	}
 }
 
-// requireKept has the fault happen at the nth operation, and reports whether there are so many.
+// requireKept makes the fault happen at the nth operation, and returns false if there are fewer.
 func requireKept(t *testing.T, k Kind, seed uint64, n int, fault func(*memdisk.Disk, uint64) error) (reached bool) {
 	t.Helper()
 	disk := memdisk.New(seed)
@@ -92,7 +91,7 @@ func requireKept(t *testing.T, k Kind, seed uint64, n int, fault func(*memdisk.D
 		s, err := k.Open(disk.Boot())
 		require.NoError(t, err, "operation %d, seed %d", n, seed)
 		use(s)
-		_ = s.Close() // fails when the process is dead
+		_ = s.Close() // fails if the process is dead
 	}
 	returned := 0
 	process(func(s Store) {

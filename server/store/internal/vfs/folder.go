@@ -6,28 +6,28 @@ import (
 	"path/filepath"
 )
 
-// Folder is a folder whose names change durably, one change after the other.
+// Folder is a folder whose names change durably, one change at a time.
 //
-// A sync that fails drops all changes of names that no sync has written yet, other goroutines' too. Their own
-// syncs would then succeed, and have written nothing.
+// A failed sync drops all unsynced changes of names, including those of other goroutines, whose own syncs would then
+// succeed without having written them.
 type Folder struct {
 	FS
 	dir  string
-	turn chan struct{} // has room for one; to wait for a mutex would stop virtual time
+	turn chan struct{} // a mutex, of capacity one; a wait for a sync.Mutex would stop virtual time
 }
 
-// NewFolder is for the folder dir, which one Folder may change at a time.
+// NewFolder returns the Folder of dir, which must have only one.
 func NewFolder(fsys FS, dir string) *Folder {
 	return &Folder{FS: fsys, dir: dir, turn: make(chan struct{}, 1)}
 }
 
-// Path is the path of a file in the folder.
+// Path returns the path of a file in the folder.
 func (f *Folder) Path(name string) string { return filepath.Join(f.dir, name) }
 
 // Names returns the names in the folder, in order.
 func (f *Folder) Names() ([]string, error) { return f.List(f.dir) }
 
-// Change makes a change of names, and makes the change durable.
+// Change calls change, which changes names, and syncs the folder.
 func (f *Folder) Change(change func() error) error {
 	f.turn <- struct{}{}
 	defer func() { <-f.turn }()
@@ -37,7 +37,7 @@ func (f *Folder) Change(change func() error) error {
 	return f.SyncDir(f.dir)
 }
 
-// Replace makes text the content of a file, durably, and as one step.
+// Replace replaces the content of a file, atomically and durably.
 func (f *Folder) Replace(name string, text []byte) error {
 	tmp := f.Path(name + Unfinished)
 	file, err := f.Open(tmp, os.O_CREATE|os.O_WRONLY|os.O_TRUNC)

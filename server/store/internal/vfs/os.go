@@ -12,7 +12,7 @@ type OS struct{}
 
 var _ FS = OS{}
 
-// osFile is a File of the operating system's.
+// osFile is a File of the operating system.
 type osFile struct{ *os.File }
 
 func (OS) Open(name string, flag int) (File, error) {

@@ -11,44 +11,43 @@ import (
 )
 
 const (
-	// reserve is how many descriptors are kept for a shortage: each new segment of the log takes one, and
-	// a manifest one for a moment.
+	// reserve is the number of descriptors kept for a shortage: each new segment of the log needs one, and a manifest
+	// one for a moment.
 	reserve = 4
-	// retryAfter is how long a Patient waits before it asks for a descriptor again.
+	// retryAfter is the pause of a Patient before it tries to open a file again.
 	retryAfter = 50 * time.Millisecond
 )
 
-// Patient is an FS that goes on when the process, or the machine, has no file descriptors left: a
-// Patient keeps some in reserve, and then waits for a free descriptor. A shortage is not a fault of
-// a disk.
+// Patient is an FS that survives a shortage of file descriptors, which is no fault of the disk: it uses a reserve of
+// descriptors, and then waits for a free one.
 type Patient struct {
 	FS
-	file   string // that the reserve opens
+	file   string // opened for the reserve
 	logger *slog.Logger
 	stop   chan struct{}
 
 	mu      sync.Mutex // guards all below
 	kept    []io.Closer
-	waits   bool // rather than fail; until stop
-	told    bool // of this shortage
+	waits   bool // calls wait for a descriptor instead of failing
+	logged  bool // this shortage has been logged
 	stopped bool
 }
 
-// NewPatient needs the name of any file that is there.
+// NewPatient returns a Patient. file is any existing file, which the reserve keeps open.
 func NewPatient(fsys FS, file string, logger *slog.Logger) *Patient {
 	p := &Patient{FS: fsys, file: file, logger: logger, stop: make(chan struct{})}
 	p.refill()
 	return p
 }
 
-// Start makes calls wait that meet a shortage when nothing is left of the reserve. Until then such calls fail.
+// Start makes calls wait for a descriptor once the reserve is used up. Before Start they fail.
 func (p *Patient) Start() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.waits = true
 }
 
-// Stop ends all waiting, for good. The reserve stays until Close.
+// Stop ends all waits, and makes later calls fail instead of waiting. The reserve is kept until Close.
 func (p *Patient) Stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -58,7 +57,7 @@ func (p *Patient) Stop() {
 	}
 }
 
-// Close stops, and gives the reserve back.
+// Close stops, and closes the reserve.
 func (p *Patient) Close() {
 	p.Stop()
 	for p.lend() {
@@ -76,7 +75,7 @@ func (p *Patient) SyncDir(dir string) error {
 	return p.insist(func() error { return p.FS.SyncDir(dir) })
 }
 
-// insist makes the call until the call fails for another reason than a shortage, or does not fail.
+// insist repeats the call until it succeeds or fails for another reason than a shortage.
 func (p *Patient) insist(call func() error) error {
 	for {
 		err := call()
@@ -90,8 +89,8 @@ func (p *Patient) insist(call func() error) error {
 	}
 }
 
-// lend frees a descriptor of the reserve. Another goroutine may take the descriptor first: then
-// there is the next.
+// lend closes a descriptor of the reserve, and returns false if there is none. If another goroutine takes the
+// descriptor first, the caller calls lend again.
 func (p *Patient) lend() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -114,15 +113,15 @@ func (p *Patient) refill() {
 		}
 		p.kept = append(p.kept, f)
 	}
-	p.told = false
+	p.logged = false
 }
 
-// wait returns false if there is nothing to wait for.
+// wait pauses before the next attempt, and returns false if the call must fail.
 func (p *Patient) wait(err error) bool {
 	p.mu.Lock()
 	waits := p.waits
-	if waits && !p.told {
-		p.told = true
+	if waits && !p.logged {
+		p.logged = true
 		p.logger.Warn("the log waits for a file descriptor", "error", err)
 	}
 	p.mu.Unlock()

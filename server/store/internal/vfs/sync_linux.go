@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// syncData makes what was written durable. A segment never changes size, so
-// the metadata can stay behind: fdatasync spares the file system a journal commit.
+// syncData makes written data durable. A segment never changes size, so its metadata need not be written: fdatasync
+// spares the file system a journal commit.
 func syncData(f *os.File) error {
 	for {
 		err := syscall.Fdatasync(int(f.Fd()))
@@ -19,7 +19,7 @@ func syncData(f *os.File) error {
 	}
 }
 
-// writeDirect writes by direct I/O, and as usual where the file system cannot.
+// writeDirect writes by direct I/O, or through the page cache if the file system does not support it.
 func writeDirect(f *os.File, b []byte, at int64) (int, error) {
 	flags, err := unix.FcntlInt(f.Fd(), unix.F_GETFL, 0)
 	if err == nil {
@@ -30,9 +30,9 @@ func writeDirect(f *os.File, b []byte, at int64) (int, error) {
 	}
 	n, err := f.WriteAt(b, at)
 	if _, reset := unix.FcntlInt(f.Fd(), unix.F_SETFL, flags); reset != nil {
-		return n, errors.Join(err, reset) // small writes would fail
+		return n, errors.Join(err, reset) // with direct I/O still on, small writes would fail
 	}
-	if errors.Is(err, unix.EINVAL) { // its blocks are larger
+	if errors.Is(err, unix.EINVAL) { // the file system's blocks are larger
 		return f.WriteAt(b, at)
 	}
 	return n, err

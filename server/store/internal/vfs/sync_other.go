@@ -4,7 +4,7 @@ package vfs
 
 import "os"
 
-// syncData makes what was written durable.
+// syncData makes written data durable.
 func syncData(f *os.File) error { return f.Sync() }
 
 func writeDirect(f *os.File, b []byte, at int64) (int, error) { return f.WriteAt(b, at) }

@@ -1,8 +1,7 @@
-// Package vfs is what the store does with files: an interface, and the operating system behind it.
+// Package vfs is the store's interface to a file system, with the operating system's implementation.
 //
-// The promises are the operating system's: what is written is on the disk after a sync
-// that succeeded, a name after the folder was synced. Package memdisk is the same in memory, and
-// forgets all else in a power cut.
+// It promises what the operating system does: data is on the disk after a successful sync of the file, and a name after
+// one of its folder. Package memdisk implements the same in memory, and loses all else in a power cut.
 //
 // Start reading at [FS].
 package vfs
@@ -19,18 +18,18 @@ import (
 type FS interface {
 	// Open opens a file as os.OpenFile does. New files are for the owner only.
 	Open(name string, flag int) (File, error)
-	// Mkdir makes a folder, for the owner only.
+	// Mkdir creates a folder, for the owner only.
 	Mkdir(name string) error
 	Rename(from, to string) error
 	Remove(name string) error
 	RemoveAll(name string) error
-	// Exists is about any kind of file.
+	// Exists reports whether there is a file or folder of that name.
 	Exists(name string) (bool, error)
-	// Holds reports whether f, which is open, is the file of that name: it was neither removed nor replaced.
+	// Holds reports whether the open file f is still the file of that name: it was neither removed nor replaced.
 	Holds(name string, f File) (bool, error)
 	// List returns the names in a folder, in order.
 	List(dir string) ([]string, error)
-	// SyncDir makes the names in dir durable: what was made, renamed and removed there.
+	// SyncDir makes all changes of names in dir durable.
 	SyncDir(dir string) error
 }
 
@@ -39,18 +38,18 @@ type File interface {
 	io.ReaderAt
 	io.WriterAt
 	io.Closer
-	// WriteDirect is WriteAt that keeps b out of the system's memory of files, if the file system can: b, and the place in
-	// the file, begin and end at blocks of 4 KiB.
+	// WriteDirect is WriteAt without the page cache, if the file system supports it. Requires: b and its range in the
+	// file are aligned to 4 KiB.
 	WriteDirect(b []byte, at int64) (int, error)
-	// Name is what the file was opened with.
+	// Name returns the name with which the file was opened.
 	Name() string
 	Size() (int64, error)
-	// Sync makes all of the file durable, SyncData at least the content and the size.
+	// Sync makes the file durable, SyncData at least its content and size.
 	Sync() error
 	SyncData() error
 }
 
-// ReadFile reads a file whole.
+// ReadFile returns the content of a file.
 func ReadFile(fsys FS, name string) ([]byte, error) {
 	f, err := fsys.Open(name, os.O_RDONLY)
 	if err != nil {
@@ -68,13 +67,13 @@ func ReadFile(fsys FS, name string) ([]byte, error) {
 	return b, nil
 }
 
-// Unfinished ends the name of a file that is being written.
+// Unfinished is the suffix of the name of a file that is being written.
 const Unfinished = ".tmp"
 
-// IsMissing says that a file or the file's folder is not there.
+// IsMissing reports whether err means that a file or its folder does not exist.
 func IsMissing(err error) bool { return errors.Is(err, fs.ErrNotExist) }
 
-// IsGone reports whether err says that there is no such file, or that its folder is none any more.
+// IsGone reports whether err means that a file does not exist, or that its folder is no longer one.
 func IsGone(err error) bool {
 	return IsMissing(err) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ESTALE)
 }
