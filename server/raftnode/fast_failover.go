@@ -118,8 +118,8 @@ func (f *fastFailover) run(ctx context.Context) error {
 	}
 }
 
-// ask asks the other voters, and gets this node nominated if a majority agrees and none of it is more up to date. A
-// node without a vote does not ask.
+// ask sends the other voters a proposal to elect this node. If a majority agrees that the leader is dead, and none of
+// these voters is more up to date, one of them nominates this node. A node without a vote does nothing.
 func (f *fastFailover) ask(ctx context.Context, dead deadLeader) {
 	view := f.configurations.view()
 	if !view.voter {
@@ -128,19 +128,19 @@ func (f *fastFailover) ask(ctx context.Context, dead deadLeader) {
 	ctx, cancel := context.WithTimeout(ctx, askWithin)
 	defer cancel()
 	own := proposal{candidate: f.candidate(), deadLeader: dead}
-	var agree []string
+	var agreed []string
 	best := true
 	f.poll(ctx, view.Members, own, func(other candidate, agrees bool) {
 		if agrees {
-			agree = append(agree, other.id)
+			agreed = append(agreed, other.id)
 			best = best && own.moreUpToDate(other)
 		}
 	})
-	if !best || len(agree) < max(view.others, 1) || f.vacant() != dead || f.configurations.view() != view {
+	if !best || len(agreed) < max(view.others, 1) || f.vacant() != dead || f.configurations.view() != view {
 		return
 	}
 	own.nominate = true
-	_, _, _ = f.send(ctx, agree[0], own) // run retries soon
+	_, _, _ = f.send(ctx, agreed[0], own) // run retries soon
 }
 
 // poll asks the voters among the members, except this node and the dead leader, and calls take with each answer, one at

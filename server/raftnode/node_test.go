@@ -829,7 +829,7 @@ func TestStateOfAnotherMember(t *testing.T) {
 		}
 		require.ErrorContains(t, replace(t.Context()), "the node is not in quarantine")
 		n.Quarantine()
-		require.True(t, n.transport.reluctant())
+		require.True(t, n.transport.defersCandidacy())
 		var refused raft.RequestPreVoteResponse
 		require.NoError(t, n.transport.RequestPreVote("n2", "", &raft.RequestPreVoteRequest{Term: 2}, &refused))
 		require.Equal(t, raft.RequestPreVoteResponse{Term: 2}, refused, "nobody is asked")
@@ -844,11 +844,11 @@ func TestStateOfAnotherMember(t *testing.T) {
 		require.ErrorContains(t, n.Release(), "the state was not replaced")
 		time.Sleep(time.Millisecond)
 		for _, c := range []struct {
-			term, last uint64
-			reluctant  bool
+			term, last      uint64
+			defersCandidacy bool
 		}{{5, 3, true}, {6, 1, true}, {5, 2, false}} {
-			n.filter.outlast(c.term, c.last)
-			require.Equal(t, c.reluctant, n.transport.reluctant(), c)
+			n.filter.noteCandidateBehind(c.term, c.last)
+			require.Equal(t, c.defersCandidacy, n.transport.defersCandidacy(), c)
 		}
 		for _, c := range []struct {
 			alters func(*store.Snapshot)
@@ -898,7 +898,7 @@ func TestStateOfAnotherMember(t *testing.T) {
 		on, frozen = n.Quarantined()
 		require.True(t, on && !frozen)
 		require.NoError(t, n.Release())
-		require.False(t, n.transport.reluctant())
+		require.False(t, n.transport.defersCandidacy())
 		on, _ = n.Quarantined()
 		require.False(t, on)
 	})
@@ -910,7 +910,7 @@ func TestStateOfAnotherMember(t *testing.T) {
 		require.NoError(t, err)
 		on, frozen := n.Quarantined()
 		require.True(t, on && frozen, "it was in quarantine before")
-		require.True(t, n.transport.reluctant())
+		require.True(t, n.transport.defersCandidacy())
 		require.True(t, n.Stop())
 		require.NoError(t, n.Wait())
 	})
@@ -1060,7 +1060,7 @@ func TestHeir(t *testing.T) {
 			began := time.Now()
 			ctx, cancel := context.WithTimeout(t.Context(), over)
 			defer cancel()
-			require.Equal(t, c.want, n.heir(ctx, gone), c.says)
+			require.Equal(t, c.want, n.awaitCapableVoter(ctx, gone), c.says)
 			require.Equal(t, c.took, time.Since(began), c.says)
 		})
 	}
@@ -1267,7 +1267,7 @@ func TestMembersThatRaftFinds(t *testing.T) {
 				refused++
 				return
 			}
-			require.NoError(t, n.agrees())
+			require.NoError(t, n.checkMembers())
 			require.True(t, n.Stop())
 			require.NoError(t, n.Wait())
 		})

@@ -53,7 +53,7 @@ func Open(c Config) (*Node, error) {
 	n.transport = &transport{
 		self: c.ID, inner: inner, appender: newAppender(c.Append), filter: n.filter, acks: n.acks,
 		log: n.log, configurations: n.configurations, tell: c.OnEvent, election: c.ElectionTimeout, stopped: n.stopped,
-		reluctant: func() bool { return n.applier.reluctant(c.HeartbeatTimeout) },
+		defersCandidacy: func() bool { return n.applier.defersCandidacy(c.HeartbeatTimeout) },
 	}
 	n.filter.campaigns = n.transport.reached
 	n.commits = newCommitNotifier(commitNotifierConfig{
@@ -99,7 +99,7 @@ func (n *Node) openRaft() error {
 	n.raft, n.filter.raft, n.applier.raft = opened, opened, opened
 	n.failover = newFastFailover(c, n.configurations, appliedView{opened, n.applier}, t.nominate)
 	t.leads.Store(n.Leads)
-	if err := n.agrees(); err != nil {
+	if err := n.checkMembers(); err != nil {
 		return errors.Join(err, opened.Shutdown().Error())
 	}
 	opened.RegisterObserver(n.observer())
@@ -127,8 +127,8 @@ func newRaft(conf *raft.Config, p parts) (opened *raft.Raft, err error) {
 	return raft.NewRaft(conf, p.machine, p.log, p.stable, p.snapshots, p.transport)
 }
 
-// agrees returns an error if raft found other members in the stores than configurations.
-func (n *Node) agrees() error {
+// checkMembers returns an error if raft found other members in the stores than configurations.
+func (n *Node) checkMembers() error {
 	future := n.raft.GetConfiguration()
 	if err := future.Error(); err != nil {
 		return fmt.Errorf("read members: %w", err)

@@ -267,13 +267,13 @@ func (l *parallelLog) DeleteRange(lo, hi uint64) error {
 	return nil
 }
 
-// lostMembers ends the error messages for the operator.
+// lostMembers is the end of error messages about members that have lost acknowledged entries.
 const lostMembers = "a leader would replace them, so members have lost entries that they had acknowledged " +
 	"(an old copy of a data folder put back, or a disk that lost what it had synced); nothing was deleted: replace " +
 	"those members, see MEMBERS.md"
 
-// spareCommitted returns an error if a deletion from lo on would remove committed entries. Only a deletion that begins
-// at the log's first entry and within the newest snapshot may.
+// spareCommitted returns an error if a deletion that begins at index lo may remove committed entries, unless it begins
+// at the log's first entry and within the newest snapshot.
 func (l *parallelLog) spareCommitted(lo uint64) error {
 	bounds := l.bounds.Load()
 	if bounds == nil {

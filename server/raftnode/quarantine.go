@@ -14,11 +14,11 @@ import (
 	"github.com/holdfast/holdfast/server/store"
 )
 
-// reluctance is the number of heartbeat timeouts without a leader for which a quarantined node requests no votes. It
-// requests them at all because it may be the only voter with all committed entries: once elected, it brings the others
-// up to date and gets one of them elected. It requests them at once if a candidate has a shorter log. It grants votes
-// as any node does.
-const reluctance = 10
+// candidacyDelayHeartbeats is the number of heartbeat timeouts without a leader for which a quarantined node requests
+// no votes. It requests them at all because it may be the only voter with all committed entries: once elected, it
+// brings the others up to date and gets one of them elected. It requests them at once if a candidate has a shorter log.
+// It grants votes as any node does.
+const candidacyDelayHeartbeats = 10
 
 // quarantine is the state of a node whose machine differs from the other members'. Its log is as good as theirs, so the
 // node still stores and acknowledges entries, and votes.
@@ -38,9 +38,9 @@ func (q *quarantine) begin() {
 // on reports whether the node is in quarantine.
 func (q *quarantine) on() bool { return q.since.Load() != nil }
 
-// reluctant reports whether this node, in quarantine, requests no votes yet. Raft's timers are not changed for that,
-// since the one that delays a candidacy also delays the votes that raft grants.
-func (a *applier) reluctant(heartbeat time.Duration) bool {
+// defersCandidacy reports whether this node, in quarantine, requests no votes yet. Raft's timers are not changed for
+// that, since the one that delays a candidacy also delays the votes that raft grants.
+func (a *applier) defersCandidacy(heartbeat time.Duration) bool {
 	since := a.quarantine.since.Load()
 	switch {
 	case since == nil:
@@ -55,7 +55,7 @@ func (a *applier) reluctant(heartbeat time.Duration) bool {
 	if needed := a.quarantine.needed.Load(); needed != nil && needed.After(heard) {
 		return false
 	}
-	return time.Since(heard) < reluctance*heartbeat
+	return time.Since(heard) < candidacyDelayHeartbeats*heartbeat
 }
 
 // Quarantine freezes the state: no entry is applied, no snapshot is taken or sent, and nominations are refused. It ends
@@ -76,20 +76,20 @@ func (n *Node) Quarantined() (on, frozen bool) {
 	return n.applier.quarantine.on(), n.applier.quarantine.frozen.Load()
 }
 
-// Decline transfers the leadership of this quarantined node to [Node.heir]. It returns when gone is closed, or as
+// Decline transfers the leadership of this quarantined node to [Node.awaitCapableVoter]. It returns when gone is closed, or as
 // [Node.TransferTo] does.
 func (n *Node) Decline(ctx context.Context, gone <-chan struct{}) error {
-	id := n.heir(ctx, gone)
+	id := n.awaitCapableVoter(ctx, gone)
 	if id == "" {
 		return errors.New("decline leadership: no voter answers that could lead")
 	}
 	return n.TransferTo(ctx, id, gone)
 }
 
-// heir returns the ID of a voter that can lead, or "" if none can before ctx ends or gone is closed. It asks each voter
-// until that has applied an entry, which a voter has not in quarantine or right after its start. Of the voters that can
-// lead within a quarter of the election timeout it returns the one with the longest log, and else the first.
-func (n *Node) heir(ctx context.Context, gone <-chan struct{}) string {
+// awaitCapableVoter returns the ID of a voter that can lead, or "" if none can before ctx ends or gone is closed. It asks each
+// voter until that has applied an entry, which a voter has not in quarantine or right after its start. Of the voters
+// that can lead within a quarter of the election timeout it returns the one with the longest log, and else the first.
+func (n *Node) awaitCapableVoter(ctx context.Context, gone <-chan struct{}) string {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	own, voters, able := n.failover.candidate(), n.votersByLog(n.Term()), make(chan candidate)
@@ -109,7 +109,7 @@ func (n *Node) heir(ctx context.Context, gone <-chan struct{}) string {
 	timer := time.NewTimer(n.config.ElectionTimeout / 4)
 	defer timer.Stop()
 	var best candidate
-	for late, left := false, len(voters); left > 0 && (!late || best.id == ""); {
+	for timedOut, left := false, len(voters); left > 0 && (!timedOut || best.id == ""); {
 		select {
 		case c := <-able:
 			left--
@@ -117,7 +117,7 @@ func (n *Node) heir(ctx context.Context, gone <-chan struct{}) string {
 				best = c
 			}
 		case <-timer.C:
-			late = true
+			timedOut = true
 		case <-gone:
 			return ""
 		case <-n.stopped:

@@ -139,7 +139,7 @@ func (f *rpcFilter) pass(ctx context.Context, rpc raft.RPC) {
 		return
 	case *raft.RequestPreVoteRequest:
 		f.campaigns(raft.ServerID(command.ID))
-		f.outlast(command.LastLogTerm, command.LastLogIndex)
+		f.noteCandidateBehind(command.LastLogTerm, command.LastLogIndex)
 		f.admitCandidate(&command.RPCHeader)
 		f.hand(ctx, rpc)
 		return
@@ -192,8 +192,8 @@ func (f *rpcFilter) judge(req *raft.AppendEntriesRequest) error {
 	return nil
 }
 
-// outlast records in quarantine that a candidate's log is behind this node's.
-func (f *rpcFilter) outlast(term, last uint64) {
+// noteCandidateBehind records in quarantine that a candidate's log is behind this node's.
+func (f *rpcFilter) noteCandidateBehind(term, last uint64) {
 	var end raft.Log
 	if !f.applier.quarantine.on() || f.log.GetLog(f.raft.LastIndex(), &end) != nil {
 		return

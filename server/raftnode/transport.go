@@ -27,10 +27,10 @@ type transport struct {
 	// leads reports whether this node still leads term, since only a leader resends.
 	leads    atomic.Value // func(term uint64) bool
 	election time.Duration
-	// reluctant is [applier.reluctant].
-	reluctant func() bool
-	stopped   <-chan struct{}
-	pipelines sync.WaitGroup // for the goroutines of all pipelines
+	// defersCandidacy is [applier.defersCandidacy].
+	defersCandidacy func() bool
+	stopped         <-chan struct{}
+	pipelines       sync.WaitGroup // for the goroutines of all pipelines
 }
 
 var (
@@ -213,11 +213,12 @@ func (t *transport) RequestVote(id raft.ServerID, target raft.ServerAddress, arg
 	return retryStale(func() error { return t.inner.RequestVote(id, target, args, resp) })
 }
 
-// RequestPreVote asks a node whether it would vote for this one. A reluctant node does not ask and records a refusal.
+// RequestPreVote asks a node whether it would vote for this one. A node that defers its candidacy does not ask and
+// records a refusal.
 func (t *transport) RequestPreVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestPreVoteRequest,
 	resp *raft.RequestPreVoteResponse,
 ) error {
-	if t.reluctant() {
+	if t.defersCandidacy() {
 		resp.Term = args.Term
 		return nil
 	}

@@ -1,10 +1,11 @@
-// Package hclogger lets hashicorp's libraries log through log/slog, so that a
-// node has a single log in a single format.
+// Package hclogger passes the log messages of hashicorp's libraries to log/slog, so that a node has a single log in a
+// single format.
 //
-// The package promises: levels are mapped one to one (trace is 4 below debug), but for errors that are
-// not this node's (severity.go); key and value pairs become attributes, a sub-logger's name
-// becomes the attribute "logger"; what the handler would not print is not formatted; and a
-// complaint about the same node is not repeated for half a minute (severity.go).
+// The package promises:
+//   - levels are mapped one to one (trace is 4 below debug), except those of errors of other nodes (severity.go);
+//   - key and value pairs become attributes, and a sub-logger's name the attribute "logger";
+//   - a message below the handler's level is not formatted;
+//   - a warning about the same node is repeated after half a minute at the earliest (severity.go).
 //
 // Start reading at [New].
 package hclogger
@@ -20,16 +21,15 @@ import (
 // LevelTrace is below slog.LevelDebug. Raft logs little at this level.
 const LevelTrace = slog.LevelDebug - 4
 
-// New returns a logger that writes to l, at the level of l's handler. SetLevel does nothing, since
-// the operator has set the level already. A warning that is repeated about the same peer is logged
-// every 30 seconds at most, with the number of skipped warnings.
+// New returns a logger that writes to l, at the level of l's handler, and whose SetLevel does nothing. A repeated
+// warning about the same peer is logged every 30 seconds at most, with the number of skipped warnings.
 func New(l *slog.Logger) hclog.Logger {
 	to := hclog.NewInterceptLogger(&hclog.LoggerOptions{Level: hclog.Off}) // writes nothing itself
 	to.RegisterSink(&sink{slog: l})
 	return to
 }
 
-// sink receives what a logger and the loggers derived from it log, with the arguments of With.
+// sink receives the messages of a logger and of its sub-loggers.
 type sink struct {
 	slog  *slog.Logger
 	limit limiter
@@ -50,7 +50,7 @@ func level(l hclog.Level) slog.Level {
 	}
 }
 
-// Accept logs a message of the logger of that name; the arguments of With come first.
+// Accept logs a message of the logger of that name. The arguments of its With come first in args.
 func (s *sink) Accept(name string, lv hclog.Level, msg string, args ...any) {
 	to := severity(lv, msg, args)
 	if lv == hclog.Off || !s.slog.Enabled(context.Background(), to) {
@@ -70,8 +70,7 @@ func (s *sink) Accept(name string, lv hclog.Level, msg string, args ...any) {
 	s.slog.LogAttrs(context.Background(), to, msg, attrs...)
 }
 
-// attributes pairs keys with values as hclog does: a last value without a key is kept under hclog's
-// name for such a value.
+// attributes pairs keys with values like hclog. A last value without a key gets hclog's key for that case.
 func attributes(args []any) []slog.Attr {
 	attrs := make([]slog.Attr, 0, len(args)/2+2)
 	for ; len(args) >= 2; args = args[2:] {
@@ -90,7 +89,7 @@ func key(k any) string {
 	return fmt.Sprint(k)
 }
 
-// value makes text of hclog's own formats, which slog would print as lists, and of errors.
+// value converts errors, and hclog's own formats, which slog would print as lists, to text.
 func value(v any) any {
 	switch v := v.(type) {
 	case hclog.Format:

@@ -13,11 +13,10 @@ import (
 	"github.com/holdfast/holdfast/server/loglimit"
 )
 
-// severity is the level of a raft message.
+// severity returns the level of a raft message.
 //
-// An error is what this node cannot do and should. Raft also logs an error when another node does
-// not answer, or hangs up, as any stopped node does: a warning here. When a connection ends because
-// this node has closed the connection, the level is debug.
+// An error is a failure of this node. Raft also logs an error if another node does not answer or closes a connection,
+// as any stopped node does; that is a warning here. A connection that this node closed is logged at debug level.
 func severity(l hclog.Level, msg string, args []any) slog.Level {
 	if l != hclog.Error {
 		return level(l)
@@ -37,7 +36,7 @@ func severity(l hclog.Level, msg string, args []any) slog.Level {
 	return severe
 }
 
-// ofConnections are the errors of raft's transport, which name no other node.
+// ofConnections are the errors of raft's transport, which do not name the other node.
 var ofConnections = map[string]bool{
 	"failed to accept connection":       true,
 	"failed to decode incoming command": true,
@@ -50,21 +49,19 @@ func closedHere(err error) bool {
 }
 
 const (
-	// quietFor is how long a complaint is not repeated. Raft complains about a peer that is down
-	// several times a second, until the peer is back.
+	// quietFor is the time before a warning is repeated. Raft warns of a peer that is down several times a second.
 	quietFor = 30 * time.Second
-	// maxComplaints bounds what is remembered.
+	// maxComplaints bounds the remembered warnings.
 	maxComplaints = 256
 )
 
-// limiter keeps raft from saying the same of the same peer again and again.
+// limiter limits repeated warnings about the same peer.
 type limiter struct {
 	mu         sync.Mutex
 	complaints map[string]*loglimit.Limit
 }
 
-// admit reports whether the message is to be logged, and how many like messages were skipped since
-// the last.
+// admit reports whether to log the message, and how many of the same kind were skipped since the last one.
 func (l *limiter) admit(level slog.Level, msg string, attrs []slog.Attr) (skipped int, ok bool) {
 	if level < slog.LevelWarn {
 		return 0, true
