@@ -76,8 +76,8 @@ func (n *Node) Quarantined() (on, frozen bool) {
 	return n.applier.quarantine.on(), n.applier.quarantine.frozen.Load()
 }
 
-// Decline transfers the leadership of this quarantined node to [Node.awaitCapableVoter]. It returns when gone is closed, or as
-// [Node.TransferTo] does.
+// Decline transfers the leadership of this quarantined node to [Node.awaitCapableVoter]. It returns when gone is
+// closed, or as [Node.TransferTo] does.
 func (n *Node) Decline(ctx context.Context, gone <-chan struct{}) error {
 	id := n.awaitCapableVoter(ctx, gone)
 	if id == "" {
@@ -86,9 +86,10 @@ func (n *Node) Decline(ctx context.Context, gone <-chan struct{}) error {
 	return n.TransferTo(ctx, id, gone)
 }
 
-// awaitCapableVoter returns the ID of a voter that can lead, or "" if none can before ctx ends or gone is closed. It asks each
-// voter until that has applied an entry, which a voter has not in quarantine or right after its start. Of the voters
-// that can lead within a quarter of the election timeout it returns the one with the longest log, and else the first.
+// awaitCapableVoter returns the ID of a voter that can lead, or "" if none can before ctx ends or gone is closed. It
+// asks each voter until that has applied an entry, which a voter has not in quarantine or right after its start. Of the
+// voters that can lead within a quarter of the election timeout it returns the one with the longest log, and else the
+// first.
 func (n *Node) awaitCapableVoter(ctx context.Context, gone <-chan struct{}) string {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
