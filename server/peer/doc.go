@@ -2,25 +2,22 @@
 // questions about who the members are, each kind as a stream of connections.
 //
 // It promises:
-//   - a connection that comes out of [Layer.Accept] or [Layer.Dial] is with a node of
-//     the same cluster, of another ID than this node's, that knows the cluster secret if there is
-//     one, and whose certificate comes from the cluster's authority if there is TLS;
-//   - a dialed connection is with the node of the ID that was dialed, wherever that node is: a node with an
-//     emptied folder at the old address gets nothing that was meant for the node that it was;
-//   - a node that is known to be removed, and a node without a cluster, has connections of [KindMember] alone. Over
-//     these both sides have proved the secret and the certificate, and only that: the cluster and the ID may be any;
-//   - the connection has no deadline left from the handshake;
-//   - any other connection is refused within the handshake timeout, with one log line
-//     (at most ten at once, then one a second), after at most a few kilobytes read;
-//     128 such connections at most wait at a time, 32 of a host, and beyond that the oldest is given up; hosts of the
-//     cluster have 32 each for themselves;
-//   - a node has at most 16 connections of a kind that another node made, the newest;
+//   - a connection returned by [Layer.Accept] or [Layer.Dial] is with a node of the same cluster and another ID. The
+//     node has proved the cluster secret, if there is one, and a certificate of the cluster's authority, with TLS;
+//   - a dialed connection is with the node of the dialed ID, whatever its address: a node with an emptied folder gets
+//     no messages for its predecessor at the same address;
+//   - a removed node, and a node without a cluster, has connections of [KindMember] only. For these both sides have
+//     proved the secret and the certificate, while the cluster and the ID may be any;
+//   - a returned connection has no deadline;
+//   - any other connection is refused within the handshake timeout, after at most a few kilobytes read, with one log
+//     line (a burst of ten, then one a second). At most 128 connections are in the handshake, and 32 of a host; beyond
+//     that the oldest is closed. Each host of the cluster has 32 of its own;
+//   - a node keeps the 16 newest connections of a kind from another node;
 //   - closing a layer closes its connections; Run returns when all goroutines have ended;
 //   - all of it works in a testing/synctest bubble over package peertest.
 //
-// Without TLS nothing is encrypted: a secret alone keeps strangers out, not
-// an attacker that can read or rewrite the network's packets. The package does not retry, pool or
-// check that a peer is alive: that is raft's and the forwarder's business.
+// Without TLS nothing is encrypted: a secret keeps out strangers, but no attacker that can read or modify packets. The
+// package neither retries nor pools connections, and does not check that a peer is alive.
 //
 // Goroutines:
 //
@@ -32,6 +29,6 @@
 // Established connections have none. Lock order: none of handshakes.mu, Layer.mu and
 // the limit of log lines is held while another is taken, or over I/O.
 //
-// package server makes the Mux; package server/replica uses the layers. Package wire is what their streams
-// have in common. Start reading at the drawing in handshake.go, then [Mux.Run].
+// Package server creates the Mux, and package server/replica uses the layers. Package wire has the common format of
+// their streams. Start reading at the drawing in handshake.go, then [Mux.Run].
 package peer

@@ -25,26 +25,24 @@ import (
 //	A→D  verdict    status [HMAC-SHA256(secret, "accept" transcript)]
 //	     or         status HMAC-SHA256(secret, "superseded" transcript) incarnation(8)
 //
-// A lineage is of incarnations: see package incarnation. D judges A's before the proof, so that a proof to dial says
-// that D admits A; A judges D's before the verdict, which only a proved node gets. Each tells the other of a later
-// incarnation with a proof of its own: no stranger ends a node by a word.
+// A lineage is a list of incarnations: see package incarnation. D checks A's before the proof, so that a proof to dial
+// also proves that D admits A. A checks D's before the verdict, which it sends only to an authenticated node. A report
+// of a later incarnation is authenticated, too, so that no stranger can end a node with one.
 //
-// A dialer of another version is refused with this one, in bytes that every version keeps: the magic with a version
-// behind it, and a status with a version behind it.
+// A dialer of another version is refused with A's version, in a format that all versions share: the magic and the
+// version in the hello, the status and the version in the answer.
 //
-// The transcript is SHA-256 over hello, challenge and, with TLS, keying material
-// of the TLS session: so a proof is worth nothing on another connection, in the
-// other direction, for another kind, cluster or ID, or on the other side
-// of a man in the middle that terminates TLS. The dialer proves itself first: a dialer that only
-// knows the port gets nothing to guess the secret from. Without a secret the same
-// bytes travel, keyed with nothing, and prove nothing.
+// The transcript is SHA-256 over hello, challenge and, with TLS, keying material of the TLS session. A proof is thus
+// invalid on another connection, in the other direction, for another kind, cluster or ID, and beyond a man in the
+// middle that terminates TLS. The dialer proves itself first, so that a stranger gets nothing from which to guess the
+// secret. Without a secret the same bytes are sent with an empty key, and prove nothing.
 const (
 	magic      = "HOLDFAST"
 	version    = 1
 	nonceSize  = 32
 	maxID      = 255  // bytes
 	maxCluster = 4096 // bytes
-	// anyCluster stands for the cluster in the hello of a dialer that does not know it yet. Only KindMember accepts it.
+	// anyCluster replaces the cluster in the hello of a dialer that does not know it yet. Only KindMember accepts it.
 	anyCluster = "?"
 )
 
@@ -218,7 +216,7 @@ func drain(conn net.Conn) {
 func (m *Mux) judge(peer introduction) (status, error) {
 	member := peer.kind == KindMember
 	switch own := m.config.ClusterID(); {
-	case member && peer.cluster == anyCluster: // any other check of the cluster is void
+	case member && peer.cluster == anyCluster: // the cluster is not checked
 	case own == "":
 		return statusFresh, errNoCluster
 	case peer.cluster != own:
@@ -239,7 +237,7 @@ func (m *Mux) judge(peer introduction) (status, error) {
 func hash(parts ...[]byte) []byte {
 	h := sha256.New()
 	for _, p := range parts {
-		h.Write(p) // hello and challenge say their own lengths; binding is last
+		h.Write(p) // unambiguous: hello and challenge contain their lengths, and binding is last
 	}
 	return h.Sum(nil)
 }

@@ -10,12 +10,11 @@ import (
 )
 
 const (
-	// streamLimit is how many bytes may be written and not yet read, in bytes: a
-	// socket's send and receive buffers together.
+	// streamLimit bounds the unread bytes of a stream: a socket's send and receive buffers together.
 	streamLimit = 256 << 10
-	// lost is when a lost packet arrives.
+	// lost is the delay of a lost packet.
 	lost = 1000 * time.Hour
-	// backlogLimit is how many connections may wait for Accept.
+	// backlogLimit bounds the connections that wait for Accept.
 	backlogLimit = 1024
 )
 
@@ -24,26 +23,26 @@ type stream struct {
 	net *Network
 	link
 	reverse *stream
-	segment int // bytes that a packet has at most
+	segment int // the maximum bytes of a packet
 
 	arrived      []byte   // readable
-	transit      []packet // under way, in order
+	transit      []packet // packets that have not arrived, in order
 	transitBytes int
-	lost         time.Time // when a packet was lost first that was not sent again yet; zero: none is
-	end          error     // what follows arrived: io.EOF or a reset; nil while more may come
+	lost         time.Time // when the first packet was lost that has not been retransmitted, or zero
+	end          error     // io.EOF or a reset, to be read after arrived; nil while more may arrive
 
 	readerGone, writerGone bool
 	changed                signal
 }
 
-// packet is what one Write sent, or the end of a stream.
+// packet has the bytes of one Write, or the end of a stream.
 type packet struct {
 	data []byte
-	at   time.Time // of arrival, if nothing stops the packet
+	at   time.Time // the time of arrival, unless the way is cut then
 	end  error
 }
 
-// settle moves what has arrived by now. Requires net.mu.
+// settle moves packets that have arrived by now from transit to arrived. Requires: net.mu is held.
 func (s *stream) settle() {
 	if len(s.transit) == 0 || s.net.blocked(s.link) {
 		return
@@ -64,7 +63,7 @@ func (s *stream) settle() {
 	}
 }
 
-// send puts a packet under way. Requires net.mu.
+// send adds packets to transit. Requires: net.mu is held.
 func (s *stream) send(data []byte, end error) {
 	at := time.Now().Add(s.net.delayed[s.link])
 	if most := s.net.largest[s.link]; most > 0 && min(len(data), s.segment) > most {
@@ -75,7 +74,7 @@ func (s *stream) send(data []byte, end error) {
 	}
 	s.transitBytes += len(data)
 	for rate := s.net.rates[s.link]; rate > 0 && len(data) > 0; {
-		// The bytes arrive a hundredth of a second's worth at a time.
+		// The bytes arrive in packets of a hundredth of a second each.
 		n := min(max(rate/100, 1), len(data))
 		at = at.Add(time.Duration(n) * time.Second / time.Duration(rate))
 		s.transit = append(s.transit, packet{data: data[:n], at: at})
@@ -90,14 +89,14 @@ func (s *stream) send(data []byte, end error) {
 }
 
 const (
-	firstRTO = 200 * time.Millisecond // Linux's least
+	firstRTO = 200 * time.Millisecond // Linux's minimum
 	firstSYN = time.Second
-	// maxRTO bounds the doubling.
+	// maxRTO is the longest interval between two retransmissions.
 	maxRTO = 120 * time.Second
 )
 
-// retransmitted is the first instant from now on at which TCP sends again what it sent first at lost: after rto, and
-// then each time after twice as long (RFC 6298, 5.5).
+// retransmitted returns the next instant at which TCP retransmits a packet first sent at lost. The interval between
+// retransmissions begins with rto and doubles each time (RFC 6298, 5.5).
 func retransmitted(lost time.Time, rto time.Duration) time.Time {
 	at, now := lost.Add(rto), time.Now()
 	for at.Before(now) {
@@ -107,7 +106,8 @@ func retransmitted(lost time.Time, rto time.Duration) time.Time {
 	return at
 }
 
-// retransmit notes since when packets are lost, or lets them arrive with the next retransmission. Requires net.mu.
+// retransmit records when packets were first lost, or lets them arrive with the next retransmission. Requires: net.mu
+// is held.
 func (s *stream) retransmit() {
 	switch blocked := s.net.blocked(s.link); {
 	case !s.net.resends:
@@ -124,7 +124,7 @@ func (s *stream) retransmit() {
 	}
 }
 
-// arrival is when the next packet comes; the zero time when that is not known.
+// arrival returns when the next packet arrives, or zero if unknown.
 func (s *stream) arrival() time.Time {
 	if len(s.transit) == 0 || s.net.blocked(s.link) {
 		return time.Time{}
@@ -216,12 +216,13 @@ func (c *conn) Write(b []byte) (int, error) {
 	}
 }
 
-// wait requires net.mu, gives it up, and returns when a new look is worth the while.
+// wait releases net.mu, and returns once s has changed, its next packet has arrived, or at until. Requires: net.mu is
+// held.
 func (c *conn) wait(s *stream, until time.Time) {
-	_ = c.net.wait(context.Background(), s.changed.wait(), until) // the background never ends
+	_ = c.net.wait(context.Background(), s.changed.wait(), until) // the background context never ends
 }
 
-// Close lets what was written arrive, then the end. What was not read is lost.
+// Close closes the connection after all written bytes. Unread bytes are lost.
 func (c *conn) Close() error {
 	c.net.mu.Lock()
 	defer c.net.mu.Unlock()
@@ -269,7 +270,7 @@ func (c *conn) setDeadlines(set func()) error {
 
 func passed(deadline time.Time) bool { return !deadline.IsZero() && !time.Now().Before(deadline) }
 
-// earlier is the earlier of two instants. The zero time stands for never.
+// earlier returns the earlier of two instants, of which zero means never.
 func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
@@ -316,7 +317,7 @@ func (l *listener) Close() error {
 	return nil
 }
 
-// close requires net.mu and returns the connections that were not accepted.
+// close closes the listener, and returns the connections that were not accepted. Requires: net.mu is held.
 func (l *listener) close() []*conn {
 	l.closed = true
 	delete(l.net.listeners, string(l.addr))

@@ -2,21 +2,17 @@
 // tests of nodes in virtual time.
 //
 // It promises:
-//   - connections that behave as TCP does where a program can tell: buffered up
-//     to a limit, ordered, half-closed in either order, with deadlines, with
-//     resets and refused dials;
-//   - partitions without a notice: bytes stop arriving, writers notice only
-//     when buffers are full, dials hang until their context ends. One way or both;
-//     existing connections are affected too. After a partition heals, bytes that
-//     were under way arrive late, as TCP's retransmissions do: a request that an
-//     old leader sent minutes ago is one of the faults worth testing;
-//   - no goroutine and no timer of its own outlives a call, and everything that
-//     waits, waits on channels: it works in a testing/synctest bubble.
+//   - connections behave like TCP: buffered up to a limit, ordered, half-closed in either order, with deadlines, resets
+//     and refused dials;
+//   - a partition, in one direction or both, is silent: bytes stop arriving, also on existing connections, writers
+//     notice only full buffers, and dials hang until their context ends. After it heals, the delayed bytes arrive, like
+//     TCP's retransmissions, so that tests include minutes-old requests of a former leader;
+//   - no goroutine and no timer outlives a call, and all waits are on channels, as a testing/synctest bubble requires.
 //
-// Nothing is lost, reordered or doubled within a connection: TCP does not.
-// A limit on the bytes a second is each connection's own: connections do not share a bandwidth.
+// Within a connection no byte is lost, reordered or duplicated. A limit of bytes per second applies to each connection
+// separately.
 //
-// A Network must be made inside the bubble that it is for. Start reading at [Network].
+// A Network must be created in the bubble that uses it. Start reading at [Network].
 package peertest
 
 import (
@@ -33,27 +29,27 @@ import (
 	"github.com/holdfast/holdfast/server/peer/wire"
 )
 
-// Network joins nodes. A node is what stands before the last colon of an
-// address: "n1:7379" and "n1:6379" are two ports of the node "n1". All methods
-// that break something take nodes or addresses, and may be called at any time.
+// Network connects nodes. The name of a node is the part of its addresses before the last colon: "n1:7379" and
+// "n1:6379" are two ports of the node "n1". Methods that make faults take nodes or addresses, and may be called at any
+// time.
 type Network struct {
 	mu        sync.Mutex // guards all of the network: topology, connections, bytes
 	listeners map[string]*listener
 	streams   map[*stream]struct{}
 	cut       map[link]bool
 	delayed   map[link]time.Duration
-	rates     map[link]int // bytes a second
-	largest   map[link]int // bytes that are written at a time and arrive
+	rates     map[link]int // limits in bytes per second
+	largest   map[link]int // the largest writes, in bytes, that are not lost
 	isolated  map[string]bool
 	resends   bool   // see ResendAsTCP
-	writes    int    // that did not fail
-	changed   signal // topology changed: dials look again
+	writes    int    // the number of successful writes
+	changed   signal // signals dials that the topology has changed
 }
 
 // link is one direction between two nodes.
 type link struct{ from, to string }
 
-// New returns a network without faults. A network for a synctest bubble is made inside.
+// New returns a network without faults.
 func New() *Network {
 	return &Network{
 		listeners: make(map[string]*listener),
@@ -66,7 +62,7 @@ func New() *Network {
 	}
 }
 
-// Listen opens addr. Listen fails when addr is taken.
+// Listen opens addr, and fails if it is in use.
 func (n *Network) Listen(addr string) (net.Listener, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -78,9 +74,8 @@ func (n *Network) Listen(addr string) (net.Listener, error) {
 	return l, nil
 }
 
-// Dial returns the dial function of a node. While a way there or back is cut a
-// dial waits, as SYN packets are sent again and again, until the way is mended
-// or the context ends. Without a listener the dial is refused at once.
+// Dial returns the dial function of a node. While the way there or back is cut, a dial waits, like TCP's SYN
+// retransmissions, until the way is mended or the context ends. Without a listener it is refused at once.
 func (n *Network) Dial(from string) func(ctx context.Context, addr string) (net.Conn, error) {
 	return func(ctx context.Context, addr string) (net.Conn, error) {
 		c, err := n.dial(ctx, from, addr)
@@ -119,7 +114,7 @@ func (n *Network) dial(ctx context.Context, from, addr string) (*conn, error) {
 	}
 }
 
-// connect requires n.mu.
+// connect returns a new connection, or ECONNREFUSED without a listener that accepts it. Requires: n.mu is held.
 func (n *Network) connect(from, addr string, segment int) (*conn, error) {
 	l := n.listeners[addr]
 	if l == nil || len(l.backlog) >= backlogLimit {
@@ -134,8 +129,7 @@ func (n *Network) connect(from, addr string, segment int) (*conn, error) {
 	return &conn{net: n, local: address(from), remote: address(addr), in: back, out: there}, nil
 }
 
-// wait gives n.mu up until changed fires, the instant comes (the zero time
-// never does), or ctx ends.
+// wait releases n.mu until changed fires, the instant comes, if it is not zero, or ctx ends.
 func (n *Network) wait(ctx context.Context, changed <-chan struct{}, instant time.Time) error {
 	var timer <-chan time.Time
 	if !instant.IsZero() {
@@ -152,22 +146,20 @@ func (n *Network) wait(ctx context.Context, changed <-chan struct{}, instant tim
 		return nil
 	case <-ctx.Done():
 		if ctx.Err() == context.DeadlineExceeded {
-			return os.ErrDeadlineExceeded // a net.Error that says Timeout
+			return os.ErrDeadlineExceeded // a net.Error with Timeout() true
 		}
 		return ctx.Err()
 	}
 }
 
-// Cut stops what goes from one node to another, that way only. Bytes that are
-// under way or written later do not arrive, and the writer does not notice.
-// They are not lost to the connection: like TCP's retransmissions they arrive
-// after the way is mended, unless the connection was closed.
+// Cut stops all bytes from one node to another, in that direction only, silently for the writer. Like TCP's
+// retransmissions, they arrive after the way is mended, unless the connection was closed.
 func (n *Network) Cut(from, to string) {
 	n.change(func() { n.cut[link{nodeOf(from), nodeOf(to)}] = true })
 }
 
-// ResendAsTCP has what was lost arrive with TCP's next retransmission once the way is mended, up to as long after as
-// the way was cut; likewise the first packet of a dial. Otherwise it arrives at once.
+// ResendAsTCP delays bytes, and dials, after the way is mended until TCP's next retransmission, which takes up to as
+// long as the way was cut. Otherwise they arrive at once.
 func (n *Network) ResendAsTCP() { n.change(func() { n.resends = true }) }
 
 // Mend undoes Cut, but not Isolate.
@@ -175,8 +167,8 @@ func (n *Network) Mend(from, to string) {
 	n.change(func() { delete(n.cut, link{nodeOf(from), nodeOf(to)}) })
 }
 
-// Partition cuts all ways between nodes of different groups. Nodes in no group
-// are untouched. Earlier cuts stay.
+// Partition cuts all ways between nodes of different groups. It does not affect nodes in no group, and keeps earlier
+// cuts.
 func (n *Network) Partition(groups ...[]string) {
 	n.change(func() {
 		for i, group := range groups {
@@ -197,7 +189,7 @@ func (n *Network) cutAll(from, to []string) {
 	}
 }
 
-// Isolate cuts a node off from all others, also those that come later.
+// Isolate cuts a node off from all others, including later ones.
 func (n *Network) Isolate(node string) {
 	n.change(func() { n.isolated[nodeOf(node)] = true })
 }
@@ -212,28 +204,26 @@ func (n *Network) Heal() {
 	n.change(func() { clear(n.cut); clear(n.isolated); clear(n.delayed); clear(n.rates); clear(n.largest) })
 }
 
-// Limit makes each connection carry so many bytes a second at most from one node to another.
-// What is already under way keeps its time. 0 ends the limit.
+// Limit bounds the bytes per second of each connection from one node to another, 0 for no limit. Bytes in transit keep
+// their time of arrival.
 func (n *Network) Limit(from, to string, bytesPerSecond int) {
 	n.change(func() { n.rates[link{nodeOf(from), nodeOf(to)}] = bytesPerSecond })
 }
 
-// LoseAbove loses whatever more than so many bytes are written at a time from one node to another, and all that follows
-// over the same connection: TCP sends the packet that was lost again and again. Connections with small segments lose
-// nothing if their segments are small enough. 0 ends that for other connections.
+// LoseAbove loses writes of more than that many bytes from one node to another, and all later bytes of the same
+// connection, as TCP retransmits the lost packet forever. A connection with segments that are small enough loses
+// nothing. 0 ends the fault for connections that have lost nothing.
 func (n *Network) LoseAbove(from, to string, bytes int) {
 	n.change(func() { n.largest[link{nodeOf(from), nodeOf(to)}] = bytes })
 }
 
-// Delay makes bytes from one node to another arrive d after they were written.
-// What is already under way keeps its time. 0 ends the delay.
+// Delay delays bytes from one node to another by d. Bytes in transit keep their time of arrival.
 func (n *Network) Delay(from, to string, d time.Duration) {
 	n.change(func() { n.delayed[link{nodeOf(from), nodeOf(to)}] = d })
 }
 
-// Crash is the death of a node's process: the node's listeners and connections close,
-// and nothing more that was written arrives. The other ends see a reset, if the
-// way there is open; else they see nothing until then.
+// Crash closes a node's listeners and connections, as the death of its process does. Its bytes in transit are lost. The
+// other ends see a reset once the way to them is open.
 func (n *Network) Crash(node string) {
 	n.change(func() {
 		for addr, l := range n.listeners {
@@ -245,8 +235,8 @@ func (n *Network) Crash(node string) {
 	})
 }
 
-// Break resets all connections between two nodes, as a middlebox that forgot
-// them would. New connections can be made.
+// Break resets all connections between two nodes, like a middlebox that has lost its state. New connections are
+// possible.
 func (n *Network) Break(a, b string) {
 	there, back := link{nodeOf(a), nodeOf(b)}, link{nodeOf(b), nodeOf(a)}
 	n.change(func() {
@@ -254,14 +244,14 @@ func (n *Network) Break(a, b string) {
 	})
 }
 
-// Connections counts the connections that are open at some end.
+// Connections returns the number of connections that are open at one end at least.
 func (n *Network) Connections() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return len(n.streams) / 2
 }
 
-// Writes counts the writes of all connections so far.
+// Writes returns the number of successful writes of all connections.
 func (n *Network) Writes() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -275,14 +265,14 @@ func (n *Network) reset(chosen func(*stream) bool) {
 			s.reverse.readerGone = true
 			s.transit, s.transitBytes = []packet{{end: syscall.ECONNRESET, at: time.Now()}}, 0
 			s.settle()
-			s.changed.fire() // here, as a forgotten stream hears no more of changes
+			s.changed.fire() // now, as change does not signal a removed stream
 			s.reverse.changed.fire()
 			s.forgetIfDone()
 		}
 	}
 }
 
-// change runs f and lets everybody look again. What arrived before stays arrived.
+// change runs f, which changes the faults, and signals all waiters. Packets that arrived before stay readable.
 func (n *Network) change(f func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -298,7 +288,7 @@ func (n *Network) change(f func()) {
 	n.changed.fire()
 }
 
-// blocked requires n.mu. A node always reaches itself.
+// blocked reports whether a link is cut. A node always reaches itself. Requires: n.mu is held.
 func (n *Network) blocked(l link) bool {
 	return l.from != l.to && (n.cut[l] || n.isolated[l.from] || n.isolated[l.to])
 }
@@ -320,7 +310,7 @@ func opError(op string, addr net.Addr, err error) error {
 	return &net.OpError{Op: op, Net: "mem", Addr: addr, Err: err}
 }
 
-// signal wakes all waiters. The owner's mutex guards a signal.
+// signal wakes all waiters. The owner's mutex guards it.
 type signal struct{ c chan struct{} }
 
 func (s *signal) wait() <-chan struct{} {
