@@ -51,11 +51,11 @@ func (o *backupOwn) rows() []option {
 	}, o.clientFlags.rows()...)
 }
 
-// backupPatience is for one part of the file.
-const backupPatience = 20 * time.Second
+// backupTimeout bounds the request for one part of the file.
+const backupTimeout = 20 * time.Second
 
-// progressEvery is the time between two lines about a backup that takes long.
-const progressEvery = 5 * time.Second
+// progressInterval is the time between two progress lines.
+const progressInterval = 5 * time.Second
 
 // takeBackup is `holdfast backup`.
 func takeBackup(ctx context.Context, args []string, stdout, stderr io.Writer) error {
@@ -92,14 +92,15 @@ const (
 	keptLayout    = "20060102T150405Z"
 	keptSuffix    = ".bak"
 	partialSuffix = ".partial-"
-	// partialAge is longer than any backup takes: a younger partial file may be one that is being written.
+	// partialAge is longer than any backup takes: a younger partial file may still be written.
 	partialAge = 12 * time.Hour
 )
 
-// keep takes a backup into the folder, which a drill proves before it has its name, and then removes the oldest but n.
+// keep takes a backup into the folder, verifies it with a drill before it gets its name, and then removes all but the
+// newest n.
 func (p *puller) keep(ctx context.Context, folder string, n int, stdout io.Writer) error {
 	p.file = filepath.Join(folder, time.Now().UTC().Format(keptLayout)+keptSuffix)
-	var said bytes.Buffer // once the file is there
+	var said bytes.Buffer // printed once the file has its name
 	drilled := io.Writer(&said)
 	if p.json {
 		drilled = p.stderr
@@ -114,15 +115,15 @@ func (p *puller) keep(ctx context.Context, folder string, n int, stdout io.Write
 	return errors.Join(unsaid, p.rotate(folder, n))
 }
 
-// rotate removes the oldest backups of --keep but n, and what runs that were killed have left. Another run may remove
-// the same files.
+// rotate removes all backups of --keep but the newest n, and partial files of killed runs. Another run may remove the
+// same files.
 func (p *puller) rotate(folder string, n int) error {
 	now := time.Now()
 	files, err := os.ReadDir(folder)
 	if err != nil {
 		return err
 	}
-	var kept []string // by age
+	var kept []string // oldest first
 	for _, f := range files {
 		stamp, rest, _ := strings.Cut(f.Name(), ".")
 		taken, err := time.Parse(keptLayout, stamp)
@@ -146,7 +147,7 @@ func (p *puller) rotate(folder string, n int) error {
 	return err
 }
 
-// replaceable refuses to put a file in the place of what is none: a device such as /dev/null would be gone.
+// replaceable returns an error if path is not a regular file: a device such as /dev/null must not be replaced.
 func replaceable(path string) error {
 	info, err := os.Stat(path)
 	switch {
@@ -162,8 +163,8 @@ func replaceable(path string) error {
 	return nil
 }
 
-// intoFile gives path what write writes, durably, as a whole and once prove has passed the file; or leaves path as it
-// is.
+// intoFile atomically replaces the file at path with the output of write, durably, after prove has accepted it. After
+// an error the file is unchanged.
 func intoFile(path string, write func(io.Writer) error, prove func(path string) error) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+partialSuffix)
 	if err != nil {
@@ -194,7 +195,7 @@ func intoFile(path string, write func(io.Writer) error, prove func(path string) 
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// puller takes a backup from the first node that gives one.
+// puller takes a backup from the first node that has one.
 type puller struct {
 	servers *operator.Servers
 	stale   bool
@@ -203,7 +204,7 @@ type puller struct {
 	stderr  io.Writer
 }
 
-// pull writes the file to w, and what it is to said.
+// pull writes the backup to w, and its description to said.
 func (p *puller) pull(ctx context.Context, w, said io.Writer) error {
 	conn, begun, err := p.begin(ctx)
 	if err != nil {
@@ -238,7 +239,7 @@ func (p *puller) pull(ctx context.Context, w, said io.Writer) error {
 	return err
 }
 
-// begin asks one node after the other.
+// begin asks one node after another to begin a backup.
 func (p *puller) begin(ctx context.Context) (*operator.Conn, fields, error) {
 	words := []string{"RAFT.BACKUP", "BEGIN"}
 	if p.stale {
@@ -246,7 +247,7 @@ func (p *puller) begin(ctx context.Context) (*operator.Conn, fields, error) {
 	}
 	var failed error
 	for _, addr := range p.servers.Addrs {
-		conn, err := p.servers.Dial(ctx, addr, backupPatience)
+		conn, err := p.servers.Dial(ctx, addr, backupTimeout)
 		if err == nil {
 			v, refused := conn.Do(ctx, words...)
 			if refused == nil {
@@ -277,7 +278,7 @@ func (p *puller) parts(ctx context.Context, conn *operator.Conn, w io.Writer, ab
 			return err
 		}
 		got += int64(n)
-		if now := time.Now(); now.Sub(said) >= progressEvery {
+		if now := time.Now(); now.Sub(said) >= progressInterval {
 			said = now
 			rate := float64(got) / now.Sub(started).Seconds()
 			fmt.Fprintf(p.stderr, "holdfast backup: %d MiB of about %d MiB, %.0f MiB/s\n", got>>20, max(about, got)>>20,
@@ -286,7 +287,7 @@ func (p *puller) parts(ctx context.Context, conn *operator.Conn, w io.Writer, ab
 	}
 }
 
-// proof reads the file as it comes by.
+// proof validates a backup while it is written.
 type proof struct {
 	*io.PipeWriter
 	done    chan struct{}
@@ -307,19 +308,20 @@ func newProof() *proof {
 			p.summary = file.Summary()
 		}
 		p.err = err
-		_ = r.CloseWithError(err) // the writer hears of it
+		_ = r.CloseWithError(err) // fails the next write
 	}()
 	return p
 }
 
-// end says whether the file was whole. failed is why writing ended, if not by the end.
+// end returns the summary, or an error if the backup was incomplete or damaged. failed is the error of the writer, or
+// nil.
 func (p *proof) end(failed error) (backup.Summary, error) {
 	_ = p.CloseWithError(failed)
 	<-p.done
 	return p.summary, p.err
 }
 
-// fields are a map that a node answered.
+// fields is a map in a node's reply.
 type fields map[string]protocol.Value
 
 func fieldsOf(v protocol.Value) fields {

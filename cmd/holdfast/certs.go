@@ -51,7 +51,7 @@ func (o *certsOwn) rows() []option {
 	}
 }
 
-// certName is what a name of a node or a client may be: a part of a file's name.
+// certName matches valid names of nodes and clients, which become parts of file names.
 var certName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}$`)
 
 // makeCerts is `holdfast certs`.
@@ -67,7 +67,7 @@ func makeCerts(_ context.Context, args []string, stdout, _ io.Writer) error {
 		return usageError{errors.New("days and ca-days: at least 1")}
 	}
 	m := &certMaker{dir: words[0], now: time.Now(), stdout: stdout}
-	templates := make(map[string]*x509.Certificate) // by name of the files
+	templates := make(map[string]*x509.Certificate) // by file name
 	var names []string
 	add := func(name string, template *x509.Certificate) error {
 		if templates[name] != nil {
@@ -105,7 +105,7 @@ func makeCerts(_ context.Context, args []string, stdout, _ io.Writer) error {
 	return nil
 }
 
-// nodeCert is the certificate of a node, "NAME=HOST,…", which serves, and greets other nodes.
+// nodeCert returns the certificate of a node, "NAME=HOST,…", for its connections with clients and other nodes.
 func nodeCert(word string) (name string, template *x509.Certificate, err error) {
 	name, hosts, found := strings.Cut(word, "=")
 	switch {
@@ -139,11 +139,11 @@ func nodeCert(word string) (name string, template *x509.Certificate, err error) 
 	return name, template, nil
 }
 
-// hostName is what certificates may be for; a star stands for one label.
+// hostName matches valid host names of certificates, with * for one label.
 var hostName = regexp.MustCompile(
 	`^(\*\.)?[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*$`)
 
-// clientCert proves a client by its name.
+// clientCert returns the certificate of a client, with its name as CN.
 func clientCert(name string) *x509.Certificate {
 	return &x509.Certificate{
 		Subject:     pkix.Name{CommonName: name, Organization: []string{organization}},
@@ -164,7 +164,7 @@ type certMaker struct {
 
 func (m *certMaker) path(file string) string { return filepath.Join(m.dir, file) }
 
-// free refuses names whose files are there.
+// free returns an error if the files of a name exist.
 func (m *certMaker) free(name string) error {
 	for _, file := range []string{m.path(name + ".crt"), m.path(name + ".key")} {
 		if _, err := os.Lstat(file); !errors.Is(err, os.ErrNotExist) {
@@ -174,13 +174,13 @@ func (m *certMaker) free(name string) error {
 	return nil
 }
 
-// authority makes the CA, or reads the one that is there. alone: there is nothing else to make.
+// authority creates the CA, or reads the existing one. alone is set if no other certificate is wanted.
 func (m *certMaker) authority(days int, alone bool) error {
 	if m.free("ca") == nil {
 		if err := os.MkdirAll(m.dir, 0o700); err != nil {
 			return err
 		}
-		which := make([]byte, 4) // while two CAs are believed, each has a name of its own
+		which := make([]byte, 4) // distinguishes two CAs that are trusted during a replacement
 		if _, err := rand.Read(which); err != nil {
 			return err
 		}
@@ -228,10 +228,10 @@ func (m *certMaker) readAuthority() error {
 	return nil
 }
 
-// clockSkew is how much later another machine's clock may be than this one's.
+// clockSkew is how far another machine's clock may be behind this one's.
 const clockSkew = time.Hour
 
-// issue makes a key and its certificate, which signs itself if it is the CA's.
+// issue creates a key and its certificate, which the CA signs, or which signs itself if it is the CA's.
 func (m *certMaker) issue(name string, template *x509.Certificate) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -286,7 +286,7 @@ func suffix(prefix, text string) string {
 	return prefix + text
 }
 
-// write makes a file that is not there yet.
+// write creates a file, which must not exist.
 func (m *certMaker) write(file string, mode os.FileMode, kind string, der []byte) error {
 	f, err := os.OpenFile(m.path(file), os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {

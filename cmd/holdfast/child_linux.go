@@ -5,11 +5,11 @@ import (
 	"syscall"
 )
 
-// ownGroup keeps the terminal's Ctrl-C from the child, which the demo ends itself, and
-// ends the child when the demo is killed.
+// ownGroup keeps the terminal's Ctrl-C from the child, which the demo stops itself, and kills the child if the demo is
+// killed.
 func ownGroup(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 }
 
-// diesWithParent kills the command when this process is killed: no process would be left to keep the lock.
+// diesWithParent kills the command if this process is killed, which keeps the lock alive.
 func diesWithParent(a *syscall.SysProcAttr) { a.Pdeathsig = syscall.SIGKILL }

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// diesWithParent does nothing here: a command outlives this process when that is killed.
+// diesWithParent does nothing here: a command survives if this process is killed.
 func diesWithParent(*syscall.SysProcAttr) {}
 
-// ownGroup does nothing here: Ctrl-C reaches the children by the terminal, and they end gracefully.
+// ownGroup does nothing here: the terminal sends Ctrl-C to the children, too, and they stop gracefully.
 func ownGroup(*exec.Cmd) {}

@@ -19,7 +19,7 @@ import (
 	"github.com/holdfast/holdfast/server/secrets"
 )
 
-// clientFlags say how `holdfast lock`, `holdfast locks` and `holdfast cluster` reach a cluster.
+// clientFlags are the flags by which `holdfast lock`, `holdfast locks` and `holdfast cluster` reach a cluster.
 type clientFlags struct {
 	server, user           string
 	password               server.SecretsConfig
@@ -30,7 +30,7 @@ type clientFlags struct {
 
 func newClientFlags() clientFlags { return clientFlags{} }
 
-// connecting is the heading of the rows that say how a cluster is reached.
+// connecting is the heading of the rows of clientFlags.
 const connecting = "The cluster"
 
 func (c *clientFlags) rows() []option {
@@ -59,8 +59,8 @@ func (c *clientFlags) lockRows() []option {
 	return append(c.rows(), option{name: "db", value: &c.db, help: "database of the lock"})
 }
 
-// fillIn takes from the settings of this machine's node what neither flags nor environment say. It is called only if
-// they name no server: what is for this node goes to no other.
+// fillIn sets flags that are unset from the settings of this machine's node. It is called only if no server is named,
+// so that no other node gets this node's credentials.
 func (c *clientFlags) fillIn(n localNode) {
 	c.server = cmp.Or(n.values["HOLDFAST_SERVER"], n.addr())
 	if c.user == "" && c.password.Password == "" && c.password.PasswordFile == "" {
@@ -72,14 +72,14 @@ func (c *clientFlags) fillIn(n localNode) {
 		return
 	}
 	if c.tlsCA == "" && !c.tls {
-		c.tlsCA = cmp.Or(n.get("HOLDFAST_TLS_CA"), cert) // the node shows this certificate: another CA need not be known
+		c.tlsCA = cmp.Or(n.get("HOLDFAST_TLS_CA"), cert) // trusts the node's own certificate, without its CA
 	}
 	if c.tlsCert == "" && c.tlsKey == "" && n.get("HOLDFAST_TLS_CLIENT_CA") != "" {
 		c.tlsCert, c.tlsKey = cert, n.get("HOLDFAST_TLS_KEY")
 	}
 }
 
-// findNode fills in what the node of this machine says, if no server is named.
+// findNode calls fillIn with the node of this machine, if no server is named.
 func (c *clientFlags) findNode() (n localNode) {
 	if c.server == "" {
 		n = findLocalNode()
@@ -88,7 +88,7 @@ func (c *clientFlags) findNode() (n localNode) {
 	return n
 }
 
-// servers is what the flags mean, or, without a server among them, the node of this machine.
+// servers returns the servers of the flags, or the node of this machine if they name none.
 func (c *clientFlags) servers() (*operator.Servers, error) {
 	n := c.findNode()
 	s, err := c.reach(n.note())
@@ -98,7 +98,7 @@ func (c *clientFlags) servers() (*operator.Servers, error) {
 	return s, err
 }
 
-// reach is what the flags mean. from says where the address comes from, for errors.
+// reach returns the servers of the flags. from is the origin of the address, for errors.
 func (c *clientFlags) reach(from string) (*operator.Servers, error) {
 	s := &operator.Servers{DB: c.db, User: c.user, From: from}
 	for addr := range strings.SplitSeq(c.server, ",") {
@@ -116,7 +116,7 @@ func (c *clientFlags) reach(from string) (*operator.Servers, error) {
 	return s, err
 }
 
-// clientTLS is nil if no flag turns TLS on. The flags begin with prefix.
+// clientTLS returns the TLS configuration of the flags, or nil without TLS. The names of the flags begin with prefix.
 func (c *clientFlags) clientTLS(prefix string) (*tls.Config, error) {
 	if !c.tls && c.tlsCA == "" && c.tlsCert == "" && c.tlsKey == "" {
 		return nil, nil
@@ -138,7 +138,7 @@ func (c *clientFlags) clientTLS(prefix string) (*tls.Config, error) {
 	return t, nil
 }
 
-// withPort adds the port of Redis where there is none: "[::1]", "::1" and "node1" are addresses, too.
+// withPort adds the port of Redis to an address without one, such as "[::1]", "::1" and "node1".
 func withPort(addr string) (string, error) {
 	addr = strings.TrimSpace(addr)
 	if _, port, err := net.SplitHostPort(addr); err == nil && port != "" {
@@ -152,11 +152,11 @@ func withPort(addr string) (string, error) {
 	return net.JoinHostPort(host, port), nil
 }
 
-// isShared reports whether the rows below a heading are environment variables, too.
+// isShared reports whether the rows below a heading can also be set by environment variables.
 func isShared(heading string) bool { return heading == connecting || heading == sourceHeading }
 
-// parseRows sets rows from the environment and from args, and returns the arguments behind the flags.
-// When args ask for help parseRows prints the flags and returns flag.ErrHelp.
+// parseRows sets rows from the environment and from args, and returns the arguments after the flags. If args ask for
+// help, it prints the flags and returns flag.ErrHelp.
 func parseRows(rows []option, args []string, stdout io.Writer, usage string) ([]string, error) {
 	if err := parseVariables(rows); err != nil {
 		return nil, err
@@ -164,7 +164,7 @@ func parseRows(rows []option, args []string, stdout io.Writer, usage string) ([]
 	return parseFlags(rows, args, stdout, usage)
 }
 
-// parseVariables sets rows from the environment: before any flags, which win.
+// parseVariables sets rows from the environment. Flags, which are parsed later, override it.
 func parseVariables(rows []option) error {
 	shared := false
 	for _, o := range rows {
@@ -203,7 +203,7 @@ func parseFlags(rows []option, args []string, stdout io.Writer, usage string) ([
 	return fs.Args(), nil
 }
 
-// printRows is the help of a command.
+// printRows prints the help of a command.
 func printRows(w io.Writer, rows []option, usage string) {
 	fmt.Fprint(w, usage)
 	for _, o := range rows {
@@ -226,7 +226,7 @@ func printRows(w io.Writer, rows []option, usage string) {
 	}
 }
 
-// shownDefault is what stands in documents; zeroes say nothing.
+// shownDefault returns the default in documents, "" for zero values.
 func shownDefault(o option) string {
 	value := newFlagValue(o.value).String()
 	if n, err := strconv.Atoi(value); err == nil && n == 0 || value == "0s" {
@@ -235,7 +235,7 @@ func shownDefault(o option) string {
 	return value
 }
 
-// clientName is what nodes log of who asked: the program, and user@host.
+// clientName returns this client's name in the logs of nodes: the program, and user@host.
 func clientName(program string) string {
 	name := program
 	if user := cmp.Or(os.Getenv("SUDO_USER"), os.Getenv("USER"), os.Getenv("LOGNAME")); user != "" {
@@ -244,16 +244,16 @@ func clientName(program string) string {
 	}
 	return strings.Map(func(r rune) rune {
 		if r <= ' ' || r > '~' {
-			return '_' // a client's name has no blanks
+			return '_' // a client's name must not have blanks
 		}
 		return r
 	}, name[:min(len(name), 200)])
 }
 
-// nodePatience is for one node: another one may answer.
-const nodePatience = 5 * time.Second
+// nodeTimeout bounds the attempt to reach one node, before the next one is tried.
+const nodeTimeout = 5 * time.Second
 
-// parseAnywhere takes flags behind words as well: 'locks break NAME --reason TEXT'.
+// parseAnywhere is parseFlags for flags before and after words: 'locks break NAME --reason TEXT'.
 func parseAnywhere(rows []option, args []string, stdout io.Writer, usage string) ([]string, error) {
 	if err := parseVariables(rows); err != nil {
 		return nil, err
@@ -268,7 +268,7 @@ func parseAnywhere(rows []option, args []string, stdout io.Writer, usage string)
 	}
 }
 
-// parseFile is parseAnywhere for exactly one word, the name of a file; missing asks for one.
+// parseFile is parseAnywhere for exactly one word, the name of a file. missing is the error if there is none.
 func parseFile(rows []option, args []string, stdout io.Writer, usage, missing string) (string, error) {
 	words, err := parseAnywhere(rows, args, stdout, usage)
 	switch {

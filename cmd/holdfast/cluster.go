@@ -35,7 +35,7 @@ its log is applied), or if members do not admit each other. A cluster of one vot
 other commands end with 0 when all is done, else with 1 and one line that says why.
 `
 
-// statusAtRisk is the exit status of `holdfast cluster status` when the verdict is not OK, or fewer than --voters answer.
+// statusAtRisk is the exit status of `holdfast cluster status` if the verdict is not OK, or fewer than --voters answer.
 const statusAtRisk = 3
 
 const clusterHeading = "The request"
@@ -91,7 +91,7 @@ func clusterWords() []clusterWord {
 	}
 }
 
-// manage is `holdfast cluster`: the members of a cluster are shown or changed.
+// manage is `holdfast cluster`, which shows or changes the members of a cluster.
 func manage(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	o := newClusterOwn()
 	o.stderr = stderr
@@ -136,7 +136,7 @@ func clusterNames() (names []string) {
 	return names
 }
 
-// servers are the nodes of the flags.
+// servers returns the nodes of the flags.
 func (o *clusterOwn) servers() (*operator.Servers, error) {
 	servers, err := o.clientFlags.servers()
 	if err == nil {
@@ -151,10 +151,10 @@ func (o *clusterOwn) connect(ctx context.Context) (*operator.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return servers.DialAny(ctx, min(o.timeout, nodePatience))
+	return servers.DialAny(ctx, min(o.timeout, nodeTimeout))
 }
 
-// look asks any node what it knows.
+// look returns the status of the cluster from any node.
 func (o *clusterOwn) look(ctx context.Context) (*api.Cluster, error) {
 	conn, err := o.connect(ctx)
 	if err != nil {
@@ -164,7 +164,7 @@ func (o *clusterOwn) look(ctx context.Context) (*api.Cluster, error) {
 	return statusOf(ctx, conn)
 }
 
-// statusOf is what a node knows of the cluster.
+// statusOf returns the status of the cluster from a node.
 func statusOf(ctx context.Context, conn *operator.Conn) (*api.Cluster, error) {
 	v, err := conn.Do(ctx, "RAFT.STATUS")
 	if err != nil {
@@ -205,7 +205,7 @@ func (o *clusterOwn) members(ctx context.Context, words []string, stdout io.Writ
 	return o.write(stdout, f, memberTable)
 }
 
-// write writes what is known as a document, or as text.
+// write writes the status as a document, or as text.
 func (o *clusterOwn) write(stdout io.Writer, status *api.Cluster, text func(*api.Cluster) string) error {
 	if o.json {
 		return writeJSON(stdout, status)

@@ -13,15 +13,15 @@ import (
 	"github.com/holdfast/holdfast/server/api"
 )
 
-// changing is a subcommand that changes the members by a word with so many members.
-func changing(word string, least, most int, which string) func(*clusterOwn, context.Context, []string,
+// changing returns a subcommand that changes members, with minCount to maxCount members as arguments.
+func changing(word string, minCount, maxCount int, which string) func(*clusterOwn, context.Context, []string,
 	io.Writer) error {
 	return func(o *clusterOwn, ctx context.Context, names []string, stdout io.Writer) error {
 		switch {
-		case len(names) < least:
+		case len(names) < minCount:
 			return usageError{errors.New("say " + which)}
-		case len(names) > most:
-			return unexpected(names[most])
+		case len(names) > maxCount:
+			return unexpected(names[maxCount])
 		}
 		servers, err := o.servers()
 		if err != nil {
@@ -32,7 +32,7 @@ func changing(word string, least, most int, which string) func(*clusterOwn, cont
 	}
 }
 
-// remove takes members out, one after the other. If one of several names is no member's, it removes none, except with
+// remove removes members, one after another. If one of several names is no member's, it removes none, except with
 // --gone-ok.
 func (o *clusterOwn) remove(ctx context.Context, names []string, stdout io.Writer) error {
 	const word = "RAFT.REMOVE"
@@ -64,10 +64,10 @@ func (o *clusterOwn) remove(ctx context.Context, names []string, stdout io.Write
 }
 
 const (
-	// againAfter is the pause before a change is asked for again.
-	againAfter = 200 * time.Millisecond
-	// leaderPatience is how long nodes may know no leader before a change that was not asked for yet is given up.
-	leaderPatience = 5 * time.Second
+	// changeRetryPause is the pause before a change is requested again.
+	changeRetryPause = 200 * time.Millisecond
+	// leaderlessTimeout is how long no node may know a leader before a change that was not requested yet is given up.
+	leaderlessTimeout = 5 * time.Second
 )
 
 // change is a change of the members under way.
@@ -76,17 +76,18 @@ type change struct {
 	servers *operator.Servers
 	word    string
 	names   []string
-	// known: a node has answered. From then on the members are called by their IDs, so that asking again means the same,
-	// and servers are all members.
+	// known is set once a node has answered. From then on the members are named by their IDs, so that a repeated
+	// request means the same members, and servers are all members.
 	known bool
 	sent  bool      // the change may have been made
-	led   time.Time // when a node last knew a leader, or the first one answered
-	// leaderless is what the last node said that answered, if it knew no leader: that tells more than the others' silence.
+	led   time.Time // when a node last knew a leader, or when the first node answered
+	// leaderless is the error of the last node that answered, if it knew no leader. It is reported in preference to
+	// other nodes' silence.
 	leaderless error
 }
 
-// make asks for a change until it surely is made or refused: a node may end in the middle, also because it is the one
-// that is removed.
+// make requests a change until it is known to be made or refused. The requested node may end meanwhile, also because it
+// is the removed one.
 func (c *change) make(ctx context.Context, stdout io.Writer) error {
 	var silent error
 	for i := 0; ; i++ {
@@ -102,11 +103,11 @@ func (c *change) make(ctx context.Context, stdout io.Writer) error {
 		}
 		switch {
 		case i+1 >= len(c.servers.Addrs) && !c.known:
-			return silent // no node has answered yet: wrong addresses, most likely
-		case c.leaderless != nil && !c.sent && time.Since(c.led) >= leaderPatience:
+			return silent // no node has answered yet: the addresses are probably wrong
+		case c.leaderless != nil && !c.sent && time.Since(c.led) >= leaderlessTimeout:
 			return fmt.Errorf("%w; nothing was changed", err)
 		}
-		timer := time.NewTimer(againAfter)
+		timer := time.NewTimer(changeRetryPause)
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
@@ -119,9 +120,9 @@ func (c *change) make(ctx context.Context, stdout io.Writer) error {
 	}
 }
 
-// attempt asks one node: first how things are, then for the change if there is a leader to make it.
+// attempt asks one node for the status, and then for the change if there is a leader.
 func (c *change) attempt(ctx context.Context, addr string, stdout io.Writer) error {
-	conn, err := c.servers.Dial(ctx, addr, min(c.timeout, nodePatience))
+	conn, err := c.servers.Dial(ctx, addr, min(c.timeout, nodeTimeout))
 	if err != nil {
 		return err
 	}
@@ -149,7 +150,7 @@ func (c *change) attempt(ctx context.Context, addr string, stdout io.Writer) err
 	return c.ask(ctx, conn, stdout)
 }
 
-// ask asks for the change, and prints what was done.
+// ask requests the change, and prints the steps that were taken.
 func (c *change) ask(ctx context.Context, conn *operator.Conn, stdout io.Writer) error {
 	words := append([]string{c.word}, c.names...)
 	if c.force {
@@ -161,7 +162,7 @@ func (c *change) ask(ctx context.Context, conn *operator.Conn, stdout io.Writer)
 	v, err := conn.Do(ctx, words...)
 	if err != nil {
 		c.sent = before || !strings.HasPrefix(v.Str, "CLUSTERDOWN")
-		// The leader says so: the node that was asked may not have heard of the member yet.
+		// This is the leader's answer: the asked node may not know the member yet.
 		if c.gone && strings.HasPrefix(v.Str, "ERR no member is called ") {
 			_, err = fmt.Fprintf(c.stderr, "holdfast cluster: %s is no member\n", printable(c.names[0]))
 		}
@@ -175,7 +176,7 @@ func (c *change) ask(ctx context.Context, conn *operator.Conn, stdout io.Writer)
 	return err
 }
 
-// learn takes the members that a node knows: where they can be asked, and IDs in the place of names.
+// learn takes the servers, and the IDs of the named members, from a node's status.
 func (c *change) learn(status *api.Cluster) {
 	for j := range status.Members {
 		m := &status.Members[j]
@@ -190,8 +191,8 @@ func (c *change) learn(status *api.Cluster) {
 	}
 }
 
-// successor is the ID of the one member that can take the place of another: it has no vote, and answers. If the member
-// that goes is not there, the leader says so.
+// successor returns the ID of the only member that can replace another: it has no vote, and answers. The leader reports
+// an unknown old member.
 func successor(status *api.Cluster, old string) (id string, err error) {
 	var names []string
 	goes := old

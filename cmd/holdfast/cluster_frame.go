@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast/holdfast/server/api"
 )
 
-// clusterFrame is what `holdfast cluster status` prints: a sentence about the cluster, and a line for each member.
+// clusterFrame returns the text of `holdfast cluster status`: a sentence about the cluster, and a line for each member.
 func clusterFrame(c *api.Cluster) string {
 	if c.Waiting != "" && c.ClusterID == "" { // the node is a member of nothing
 		return printableText(c.Sentence) + "\n"
@@ -34,7 +34,7 @@ func clusterFrame(c *api.Cluster) string {
 	return printableText(c.Sentence) + "\n" + heldBack(c) + troubles(c) + "\n" + t.String()
 }
 
-// heldBack says why the cluster does not go over to a newer version; empty: it has the newest that a member can use.
+// heldBack returns why the cluster does not use a newer version, "" if it uses the newest that any member can.
 func heldBack(c *api.Cluster) string {
 	var by []string
 	for i := range c.Members {
@@ -44,7 +44,7 @@ func heldBack(c *api.Cluster) string {
 			why = fmt.Sprintf("--hold-version %d", m.HoldVersion)
 		case !m.Answers:
 			why = "does not answer"
-		case m.LogFormat == 0: // its greeting does not say
+		case m.LogFormat == 0: // unknown
 			why = "unknown log format"
 		default:
 			why = fmt.Sprintf("log format %d", m.LogFormat)
@@ -59,7 +59,7 @@ func heldBack(c *api.Cluster) string {
 	return fmt.Sprintf("The cluster keeps version %d for %s.\n", c.ClusterVersion, strings.Join(by, ", "))
 }
 
-// troubles lists the troubles and the warnings of a cluster, a line each. Silent members stand in the table.
+// troubles lists the troubles and warnings of a cluster, a line each. The table shows silent members.
 func troubles(c *api.Cluster) string {
 	var b strings.Builder
 	for _, trouble := range c.Troubles {
@@ -81,7 +81,7 @@ func printableText(text string) string {
 	}, text)
 }
 
-// memberTable is what `holdfast cluster members` prints.
+// memberTable returns the text of `holdfast cluster members`.
 func memberTable(c *api.Cluster) string {
 	t := newTable("NAME", "ID", "ROLE", "VOTES", "CLIENTS", "PEERS")
 	for i := range c.Members {
@@ -92,7 +92,7 @@ func memberTable(c *api.Cluster) string {
 	return t.String()
 }
 
-// known is a number, and nothing for 0.
+// known returns a number as text, "" for 0.
 func known(n int64) string {
 	if n == 0 {
 		return ""
@@ -131,10 +131,10 @@ func (t *table) line(cells ...string) {
 		}
 		fmt.Fprint(t.w, c)
 	}
-	fmt.Fprintln(t.w, strings.Repeat("\t", t.columns-len(cells))) // the columns go on below a short line
+	fmt.Fprintln(t.w, strings.Repeat("\t", t.columns-len(cells))) // tabwriter ends a column at a line without its cell
 }
 
-// String is the text so far.
+// String returns the text so far.
 func (t *table) String() string {
 	_ = t.w.Flush() // into memory
 	var b strings.Builder
@@ -144,7 +144,7 @@ func (t *table) String() string {
 	return b.String()
 }
 
-// printable is text for a terminal: names and notes are other people's.
+// printable returns a name or note without characters that control a terminal.
 func printable(text string) string {
 	if quoted := strconv.Quote(text); quoted[1:len(quoted)-1] != text {
 		return quoted
@@ -152,8 +152,8 @@ func printable(text string) string {
 	return text
 }
 
-// escaped returns text of several lines with what could move a terminal's cursor, or change its title or colours, in
-// Go's notation. An error may have a server's words.
+// escaped returns a text of several lines with characters that control a terminal escaped in Go's notation. An error
+// may contain a server's text.
 func escaped(text string) string {
 	var b strings.Builder
 	for _, r := range text {

@@ -13,10 +13,10 @@ import (
 	"github.com/holdfast/holdfast/server/api"
 )
 
-// watchEvery is how often `holdfast cluster status --watch` asks.
-const watchEvery = time.Second
+// watchInterval is the time between two frames of `holdfast cluster status --watch`.
+const watchInterval = time.Second
 
-// watch shows the status and what each node does, until ctx ends.
+// watchStatus shows the status and each node's rates of commands, until ctx ends.
 func (o *clusterOwn) watchStatus(ctx context.Context, stdout io.Writer) error {
 	servers, err := o.servers()
 	if err != nil {
@@ -28,11 +28,11 @@ func (o *clusterOwn) watchStatus(ctx context.Context, stdout io.Writer) error {
 	return watchFrames(ctx, stdout, func() string { return w.frame(ctx) })
 }
 
-// watchFrames shows a frame again and again, until ctx ends.
+// watchFrames shows a frame every watchInterval, until ctx ends.
 func watchFrames(ctx context.Context, stdout io.Writer, next func() string) error {
 	s := newScreen(stdout)
 	defer s.leave()
-	tick := time.NewTicker(watchEvery)
+	tick := time.NewTicker(watchInterval)
 	defer tick.Stop()
 	for {
 		frame := next()
@@ -50,10 +50,10 @@ func watchFrames(ctx context.Context, stdout io.Writer, next func() string) erro
 	}
 }
 
-// watcher keeps a connection to each node, and what each node said a frame ago.
+// watcher has a connection to each node, and each node's sample of the previous frame.
 type watcher struct {
 	servers *operator.Servers
-	any     *operator.Conn // to the node that is asked about the others
+	any     *operator.Conn // to the node whose status is shown
 	mu      sync.Mutex
 	conns   map[string]*operator.Conn // by address; guarded by mu
 	before  map[string]sample         // by node
@@ -68,7 +68,7 @@ func (w *watcher) close() {
 	}
 }
 
-// frame is what is shown now.
+// frame returns the next frame.
 func (w *watcher) frame(ctx context.Context) string {
 	status, err := w.status(ctx)
 	if err != nil {
@@ -89,7 +89,7 @@ func (w *watcher) frame(ctx context.Context) string {
 	return frame
 }
 
-// status asks the node of the last time, or any other.
+// status asks the node of the last frame, or any other.
 func (w *watcher) status(ctx context.Context) (*api.Cluster, error) {
 	if w.any != nil {
 		if status, err := statusOf(ctx, w.any); err == nil {
@@ -98,7 +98,7 @@ func (w *watcher) status(ctx context.Context) (*api.Cluster, error) {
 		w.any.Close()
 	}
 	w.any = nil
-	c, err := w.servers.DialAny(ctx, nodePatience)
+	c, err := w.servers.DialAny(ctx, nodeTimeout)
 	if err != nil {
 		return nil, err
 	}
@@ -106,14 +106,14 @@ func (w *watcher) status(ctx context.Context) (*api.Cluster, error) {
 	return statusOf(ctx, c)
 }
 
-// sample is what a node said of itself. at is zero if the node did not answer.
+// sample has a node's counters at an instant, which is zero if the node did not answer.
 type sample struct {
 	node string
 	at   time.Time
 	info string
 }
 
-// ask asks a node what it did.
+// ask takes a sample of a node.
 func (w *watcher) ask(ctx context.Context, node, addr string) sample {
 	s := sample{node: node}
 	w.mu.Lock()
@@ -121,7 +121,7 @@ func (w *watcher) ask(ctx context.Context, node, addr string) sample {
 	w.mu.Unlock()
 	if c == nil {
 		var err error
-		if c, err = w.servers.Dial(ctx, addr, watchEvery); err != nil {
+		if c, err = w.servers.Dial(ctx, addr, watchInterval); err != nil {
 			return s
 		}
 		w.mu.Lock()
@@ -140,7 +140,7 @@ func (w *watcher) ask(ctx context.Context, node, addr string) sample {
 	return s
 }
 
-// rateTable says what each node did since the frame before.
+// rateTable returns each node's rates since the previous frame.
 func rateTable(samples []sample, before map[string]sample) string {
 	t := newTable("NAME", "COMMANDS/S", "ENTRIES/S", "GRANTS/S", "CLIENTS", "HOLDS", "WAITERS", "MEMORY")
 	for _, s := range samples {
@@ -153,7 +153,7 @@ func rateTable(samples []sample, before map[string]sample) string {
 	return t.String()
 }
 
-// rate is how fast a counter grew; empty when that is not known, as after a restart.
+// rate returns a counter's growth per second, "" if unknown, as after a restart.
 func (s sample) rate(then sample, field string) string {
 	now, err := strconv.ParseFloat(infoField(s.info, field), 64)
 	if err != nil {
@@ -167,11 +167,11 @@ func (s sample) rate(then sample, field string) string {
 	return strconv.FormatFloat((now-was)/passed, 'f', 0, 64)
 }
 
-// screen is where frames are shown: in place at a terminal, else one after the other.
+// screen shows frames: in place at a terminal, else one after another.
 type screen struct {
 	w    io.Writer
 	size func() (rows, columns int, terminal bool)
-	on   bool // the terminal's other screen is shown
+	on   bool // the terminal's alternate screen is shown
 }
 
 func newScreen(w io.Writer) *screen { return &screen{w: w, size: terminalSize(w)} }
@@ -184,7 +184,7 @@ func (s *screen) show(frame string) error {
 	}
 	var b strings.Builder
 	if !s.on {
-		b.WriteString("\x1b[?1049h\x1b[?25l") // the other screen, no cursor
+		b.WriteString("\x1b[?1049h\x1b[?25l") // alternate screen, no cursor
 		s.on = true
 	}
 	b.WriteString("\x1b[H")
@@ -196,16 +196,16 @@ func (s *screen) show(frame string) error {
 		if cut := []rune(line); len(cut) > columns {
 			line = string(cut[:columns])
 		}
-		b.WriteString("\x1b[K" + line) // first, for behind a line that is full the cursor stands on its last letter
+		b.WriteString("\x1b[K" + line) // erase first: after a full line the cursor is on its last letter
 	}
 	if len(lines) < rows {
-		b.WriteString("\r\n\x1b[J") // nothing of the last frame is left below
+		b.WriteString("\r\n\x1b[J") // erase the rest of the last frame
 	}
 	_, err := io.WriteString(s.w, b.String())
 	return err
 }
 
-// leave brings the terminal back as it was.
+// leave restores the terminal.
 func (s *screen) leave() {
 	if s.on {
 		_, _ = io.WriteString(s.w, "\x1b[?25h\x1b[?1049l")

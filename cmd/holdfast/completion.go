@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// Scripts that complete words in a shell. The flags come from the help of the command, so that a script stays right
-// for a program that it was not made by. <commands> stands for the names of the commands, <subcommands> for a line for
-// each command that has some.
+// Scripts that complete words in a shell. They read the flags from the help of the command, so that they work with
+// other releases, too. <commands> is replaced by the names of the commands, and <subcommands> by a line for each
+// command that has subcommands.
 const (
 	bashCompletion = `# bash completion for holdfast: source <(holdfast completion bash)
 _holdfast() {
@@ -51,7 +51,7 @@ complete -c holdfast -n 'not __fish_use_subcommand; and string match -q -- "-*" 
 <subcommands>`
 )
 
-// wordLine is the line of <subcommands> for one command, by shell: the command, and its subcommands.
+// wordLine has, by shell, the line of <subcommands> for one command and its subcommands.
 var wordLine = map[string]string{
 	"bash": "\t\t%s) COMPREPLY=($(compgen -W '%s' -- \"$cur\"));;\n",
 	"zsh":  "\t\t%s) compadd -- %s;;\n",
@@ -59,7 +59,7 @@ var wordLine = map[string]string{
 		"-f -a '%s'\n",
 }
 
-// subcommands are the commands that have some, and these.
+// subcommands returns each command that has subcommands, followed by them.
 func subcommands() [][]string {
 	return [][]string{
 		append([]string{"cluster"}, clusterNames()...),

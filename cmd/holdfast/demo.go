@@ -16,8 +16,7 @@ import (
 	"github.com/holdfast/holdfast/server"
 )
 
-// demoNodes is the size of the demo's cluster; the ports for peers and for monitoring are the client port plus an
-// offset.
+// demoNodes is the number of the demo's nodes. The ports for peers and monitoring are the client port plus an offset.
 const (
 	demoNodes      = 3
 	peerPortOffset = 1000
@@ -27,14 +26,14 @@ const (
 // demoOwn are the flags that only the demo has.
 type demoOwn struct {
 	port     int
-	sentinel int // 0: none
+	sentinel int // a port, 0 for none
 	keep     bool
 }
 
 func newDemoOwn() *demoOwn { return &demoOwn{port: 6379} }
 
-// demoFlags takes the flags of serve, except the flags that the demo sets for each node, and TLS,
-// which its own requests to the nodes do not speak.
+// demoFlags returns the flags of serve, except those that the demo sets for each node, and TLS, which its own requests
+// to the nodes do not use.
 func demoFlags(own *demoOwn) flagSet {
 	const (
 		perNode = "the demo chooses it for each node"
@@ -128,7 +127,7 @@ func newDemo(c server.Config, own demoOwn, stdout io.Writer) (*cluster, error) {
 	return d, nil
 }
 
-// makeFolder makes the folder that the user named, or a temporary one.
+// makeFolder creates the folder of the user, or a temporary one.
 func (d *cluster) makeFolder(named string, keep bool) (err error) {
 	if d.dir = named; named == "" {
 		d.removeDir = !keep
@@ -142,7 +141,7 @@ func (d *cluster) makeFolder(named string, keep bool) (err error) {
 	return nil
 }
 
-// demoConfigs is c for each node.
+// demoConfigs returns the configuration of each node.
 func demoConfigs(c server.Config, own *demoOwn) []server.Config {
 	var members []string
 	configs := make([]server.Config, demoNodes)
@@ -165,7 +164,7 @@ func demoConfigs(c server.Config, own *demoOwn) []server.Config {
 	return configs
 }
 
-// movePages gives a node whose port for monitoring is taken another one: the demo prints where the page is.
+// movePages replaces ports for monitoring that are in use. The demo prints the addresses of the pages.
 func movePages(configs []server.Config) error {
 	for i := range configs {
 		ln, err := net.Listen("tcp", configs[i].HTTPAddr)
@@ -175,13 +174,13 @@ func movePages(configs []server.Config) error {
 		if err != nil {
 			return fmt.Errorf("find a port for the page: %w", err)
 		}
-		defer ln.Close() // after the ports of all are chosen
+		defer ln.Close() // after the ports of all nodes are chosen
 		configs[i].HTTPAddr = ln.Addr().String()
 	}
 	return nil
 }
 
-// checkDemoNode finds mistakes before three processes report them three times.
+// checkDemoNode validates a configuration, so that a mistake is reported once and not by three processes.
 func checkDemoNode(c server.Config) error {
 	if err := c.Validate(); err != nil {
 		return usageError{err}
@@ -200,7 +199,7 @@ func checkDemoNode(c server.Config) error {
 	return nil
 }
 
-// free fails with one clear line when addr is taken.
+// free returns an error if addr is in use.
 func free(addr string) error {
 	ln, err := net.Listen("tcp", addr)
 	if err != nil {
@@ -209,8 +208,8 @@ func free(addr string) error {
 	return ln.Close()
 }
 
-// nodeEnvironment is the environment of this process with c as its only variables of Holdfast. An
-// environment hides secrets from other users of the machine, arguments do not.
+// nodeEnvironment returns this process's environment with c as its only variables of Holdfast. Other users of the
+// machine can read arguments, and not an environment.
 func nodeEnvironment(c server.Config) []string {
 	defaults := server.DefaultConfig()
 	rows, defaultRows := options(&c), options(&defaults)
@@ -255,7 +254,7 @@ func (d *cluster) run(ctx context.Context, stdin io.Reader) error {
 	return d.watch(ctx, lines(stdin))
 }
 
-// stop ends the nodes that run, gracefully if they can, and removes the data folder unless the user keeps it.
+// stop stops the running nodes, gracefully if possible, and removes the data folder unless the user keeps it.
 func (d *cluster) stop() {
 	for _, p := range d.nodes {
 		_ = p.Signal(syscall.SIGTERM)

@@ -12,11 +12,11 @@ import (
 type process struct {
 	fleet.Process
 	addr     string
-	http     string // where the page is
-	password string // for requests to it
+	http     string // the address of the page
+	password string // for requests to the node
 	exe      string
 	env      []string
-	grace    time.Duration // how long it may take to end after SIGTERM
+	grace    time.Duration // the time from SIGTERM to SIGKILL
 }
 
 func (p *process) start() error {
@@ -26,12 +26,12 @@ func (p *process) start() error {
 	return p.Start(cmd)
 }
 
-// cluster is the demo's processes.
+// cluster has the demo's processes.
 type cluster struct {
 	nodes     []*process
 	leader    *process // as last seen
 	dir       string
 	removeDir bool
-	password  bool // clients must give one
+	password  bool // clients need one
 	stdout    io.Writer
 }

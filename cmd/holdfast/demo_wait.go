@@ -32,8 +32,8 @@ func (d *cluster) waitServing(ctx context.Context) error {
 	return nil
 }
 
-// awaitLeader asks the living nodes until one of them answers a linearizable read and names a
-// living leader. When no majority lives awaitLeader gives up.
+// awaitLeader asks the running nodes until one of them answers a linearizable read and names a running leader. It gives
+// up if no majority runs.
 func (d *cluster) awaitLeader(ctx context.Context) (*process, error) {
 	for {
 		if len(d.living()) <= len(d.nodes)/2 {
@@ -83,7 +83,7 @@ func (d *cluster) living() []*process {
 	return living
 }
 
-// waitServing asks until the node answers, dies, or ctx ends.
+// waitServing waits until the node answers a linearizable read or has ended, or ctx ends.
 func (p *process) waitServing(ctx context.Context) error {
 	return fleet.Await(ctx, func(ctx context.Context) error {
 		v, err := p.ask(ctx, "EXISTS", "holdfast:demo")
@@ -124,7 +124,7 @@ func (p *process) ask(ctx context.Context, words ...string) (protocol.Value, err
 	return protocol.Value{}, nil
 }
 
-// infoField finds the value of "name:value" in INFO's reply.
+// infoField returns the value of "name:value" in INFO's reply.
 func infoField(info, name string) string {
 	for line := range strings.Lines(info) {
 		if value, ok := strings.CutPrefix(strings.TrimRight(line, "\r\n"), name+":"); ok {

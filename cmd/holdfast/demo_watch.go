@@ -10,11 +10,10 @@ import (
 	"time"
 )
 
-// failoverLimit is how long the demo looks for a new leader.
+// failoverLimit bounds the demo's search for a new leader.
 const failoverLimit = 10 * time.Second
 
-// lines sends once for every line of r, and closes the channel at r's end. The goroutine ends with
-// r, and stdin ends with the process.
+// lines returns a channel that gets a value for every line of r and is closed at its end. Its goroutine ends with r.
 func lines(r io.Reader) <-chan struct{} {
 	entered := make(chan struct{})
 	go func() {
@@ -26,11 +25,11 @@ func lines(r io.Reader) <-chan struct{} {
 	return entered
 }
 
-// restartAfter is how long a dead node stays away in a demo without a terminal.
-const restartAfter = 5 * time.Second
+// restartPause is the time before a dead node is restarted in a demo without a terminal.
+const restartPause = 5 * time.Second
 
-// watch reports the end of each node, and starts dead nodes again at every line entered, or, where stdin has ended,
-// after restartAfter. It returns when ctx ends, or when all nodes are dead and stdin has ended.
+// watch reports the end of each node, and restarts dead nodes at every line of stdin, or after restartPause once stdin
+// has ended. It returns when ctx ends, or when all nodes are dead and stdin has ended.
 func (d *cluster) watch(ctx context.Context, entered <-chan struct{}) error {
 	ended := make(chan death)
 	for _, p := range d.nodes {
@@ -45,11 +44,11 @@ func (d *cluster) watch(ctx context.Context, entered <-chan struct{}) error {
 	for {
 		select {
 		case e := <-ended:
-			if e.process.Done() == e.done { // it was not started again meanwhile
-				d.gone(ctx, e.process)
+			if e.process.Done() == e.done { // it was not restarted meanwhile
+				d.reportDeath(ctx, e.process)
 			}
 			if entered == nil {
-				due = time.After(restartAfter)
+				due = time.After(restartPause)
 			}
 		case <-due:
 			again()
@@ -71,13 +70,13 @@ func (d *cluster) watch(ctx context.Context, entered <-chan struct{}) error {
 	}
 }
 
-// death is the end of a process, after one of its starts.
+// death is the end of one start of a process.
 type death struct {
 	process *process
 	done    <-chan struct{}
 }
 
-// send sends e when the process has ended.
+// send sends e once the process has ended.
 func (e death) send(ctx context.Context, ended chan<- death) {
 	select {
 	case <-e.done:
@@ -90,8 +89,8 @@ func (e death) send(ctx context.Context, ended chan<- death) {
 	}
 }
 
-// gone reports the end of p, and which node leads now.
-func (d *cluster) gone(ctx context.Context, p *process) {
+// reportDeath reports the end of p, and the present leader.
+func (d *cluster) reportDeath(ctx context.Context, p *process) {
 	begin := time.Now()
 	led := d.leader
 	ctx, cancel := context.WithTimeout(ctx, failoverLimit)
@@ -113,7 +112,7 @@ func (d *cluster) gone(ctx context.Context, p *process) {
 	}
 }
 
-// bringBack starts every node that has ended, and returns the nodes it started.
+// bringBack restarts every node that has ended, and returns these nodes.
 func (d *cluster) bringBack(ctx context.Context) []*process {
 	begin := time.Now()
 	var started []*process

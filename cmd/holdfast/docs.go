@@ -61,13 +61,13 @@ func pages() (paths []string) {
 	return paths
 }
 
-// repository is where this release's files are.
+// repository is the address of this release's files.
 const repository = "https://github.com/holdfast/holdfast/blob/v" + protocol.HoldfastVersion + "/"
 
 // pageLink matches the relative address of a link or an image.
 var pageLink = regexp.MustCompile(`(\]\(|src=")([^)"#\s]+)`)
 
-// page returns a page, whose links to files that are no pages lead to the repository.
+// page returns a page. Its links to files that are not pages are changed to the repository.
 func page(name string) string {
 	text, _ := holdfast.Pages.ReadFile(name)
 	return pageLink.ReplaceAllStringFunc(string(text), func(link string) string {
@@ -80,7 +80,7 @@ func page(name string) string {
 	})
 }
 
-// findPage returns the page, or the chapter, that a name or an address means.
+// findPage returns the page or chapter with a name or an address.
 func findPage(name string) string {
 	file, anchor, _ := strings.Cut(strings.ToLower(name), "#")
 	file = "/" + strings.TrimSuffix(strings.TrimLeft(file, "./"), ".md") + ".md"
@@ -128,13 +128,13 @@ func pageChapter(text, anchor string) string {
 
 var notInAnchors = regexp.MustCompile(`[^\w\s-]`)
 
-// headingAnchor returns what GitHub makes of a heading.
+// headingAnchor returns GitHub's anchor of a heading.
 func headingAnchor(heading string) string {
 	plain := notInAnchors.ReplaceAllString(strings.ToLower(strings.TrimSpace(heading)), "")
 	return strings.ReplaceAll(plain, " ", "-")
 }
 
-// writePages writes the pages below a folder, so that the links between them work.
+// writePages writes the pages into a folder, at paths with which the links between them work.
 func writePages(folder string) error {
 	for _, path := range pages() {
 		file := filepath.Join(folder, filepath.FromSlash(path))
@@ -148,7 +148,7 @@ func writePages(folder string) error {
 	return nil
 }
 
-// manPage is holdfast(1): the help of each command, which comes from the tables of flags.
+// manPage returns holdfast(1), which has the help of each command.
 func manPage(ctx context.Context) string {
 	var b strings.Builder
 	fmt.Fprintf(&b,
@@ -160,21 +160,20 @@ func manPage(ctx context.Context) string {
 			continue
 		}
 		var help strings.Builder
-		_ = c.run(ctx, []string{"--help"}, &help, &help) // help is no error, whatever the command makes of it
+		_ = c.run(ctx, []string{"--help"}, &help, &help) // the error is flag.ErrHelp or the like
 		preformatted(&b, "holdfast "+c.name, help.String())
 	}
 	return b.String()
 }
 
-// preformatted appends a section of a man page with text as it stands.
+// preformatted appends a section of a man page with preformatted text.
 func preformatted(b *strings.Builder, title, text string) {
 	escape := strings.NewReplacer(`\`, `\e`, "-", `\-`, "\n.", "\n\\&.", "\n'", "\n\\&'")
 	fmt.Fprintf(b, ".SH %s\n.nf\n%s\n.fi\n", escape.Replace(strings.ToUpper(title)),
 		strings.TrimPrefix(escape.Replace("\n"+strings.TrimSpace(text)), "\n"))
 }
 
-// version prints the release, the revision it was built from, and the version of what it
-// writes to the log.
+// version prints the release, its source revision, and the version of its log entries.
 func version(_ context.Context, args []string, stdout, _ io.Writer) error {
 	switch {
 	case wantsHelp(args):

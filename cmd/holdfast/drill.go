@@ -23,9 +23,9 @@ import (
 )
 
 const (
-	// drillWithin is how long the node may take until it leads, and drillPause the time between two questions.
-	drillWithin = 10 * time.Minute
-	drillPause  = 100 * time.Millisecond
+	// drillTimeout bounds the wait until the node leads, and drillPause is the time between two attempts.
+	drillTimeout = 10 * time.Minute
+	drillPause   = 100 * time.Millisecond
 )
 
 // restoreDrill starts a node on the backup at path in a temporary folder, and checks that it has as many keys as the
@@ -45,8 +45,8 @@ func restoreDrill(ctx context.Context, path, shown string, o *restoreOwn, stdout
 	return err
 }
 
-// serveBackup calls verify while a node serves a backup on loopback, with a password and a cluster secret of its own:
-// other users of the machine read nothing.
+// serveBackup calls verify while a node serves a backup on loopback, with a random password and cluster secret that
+// keep other users of the machine out.
 func serveBackup(
 	ctx context.Context, path string, o *restoreOwn,
 	verify func(context.Context, *server.Config, *backup.Restored) error,
@@ -74,7 +74,7 @@ func serveBackup(
 	if err != nil {
 		return err
 	}
-	r.Renewal.MinLeaseMillis = max(r.Renewal.MinLeaseMillis, time.Hour.Milliseconds()) // no key ends during the drill
+	r.Renewal.MinLeaseMillis = max(r.Renewal.MinLeaseMillis, time.Hour.Milliseconds()) // none ends meanwhile
 	r.Begins = func(_ backup.Report, done fsm.Renewed) error { return raisedSome(&r.Renewal, &done) }
 	done, err := backup.Restore(bufio.NewReaderSize(f, 1<<20), r)
 	if err != nil {
@@ -102,10 +102,10 @@ func serveBackup(
 	return nil
 }
 
-// verifyServing compares the node's keys and first fence with the backup's. Native locks may end meanwhile.
+// verifyServing compares the node's keys and first fence with the backup's. Native locks may expire meanwhile.
 func verifyServing(ctx context.Context, c *server.Config, done *backup.Restored) (keys, locks int64, err error) {
 	servers := &operator.Servers{Addrs: []string{c.Addr}, Password: c.Password, Name: clientName("holdfast-drill")}
-	conn, err := servers.DialAny(ctx, backupPatience)
+	conn, err := servers.DialAny(ctx, backupTimeout)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -138,9 +138,9 @@ func verifyServing(ctx context.Context, c *server.Config, done *backup.Restored)
 	return keys, doc.Sums.Locks, nil
 }
 
-// firstFence takes a lock that no client has, and gives it back, once the node leads.
+// firstFence acquires a free lock once the node leads, releases it, and returns the reply with its fence.
 func firstFence(ctx context.Context, conn *operator.Conn) (protocol.Value, error) {
-	ctx, stop := context.WithTimeoutCause(ctx, drillWithin, fmt.Errorf("no leader within %.0fm", drillWithin.Minutes()))
+	ctx, stop := context.WithTimeoutCause(ctx, drillTimeout, fmt.Errorf("no leader within %.0fm", drillTimeout.Minutes()))
 	defer stop()
 	key := "holdfast-drill-" + rand.Text()
 	for {

@@ -123,13 +123,13 @@ func TestDrillNode(t *testing.T) {
 	verify := func(ctx context.Context, c *server.Config, done *backup.Restored) error {
 		require.NotEmpty(t, c.ClusterSecret)
 		stranger := &operator.Servers{Addrs: []string{c.Addr}}
-		_, err := stranger.DialAny(ctx, backupPatience)
+		_, err := stranger.DialAny(ctx, backupTimeout)
 		require.ErrorContains(t, err, "NOAUTH")
 		keys, locks, err := verifyServing(ctx, c, done)
 		require.NoError(t, err)
 		require.GreaterOrEqual(t, keys, locks+2)
 		friend := &operator.Servers{Addrs: []string{c.Addr}, Password: c.Password}
-		conn, err := friend.DialAny(ctx, backupPatience)
+		conn, err := friend.DialAny(ctx, backupTimeout)
 		require.NoError(t, err)
 		defer conn.Close()
 		v, err := conn.Do(ctx, "INFO", "memory")
@@ -189,7 +189,7 @@ func TestFirstFence(t *testing.T) {
 		}()
 		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 		defer stop()
-		conn, err := (&operator.Servers{}).Dial(ctx, ln.Addr().String(), backupPatience)
+		conn, err := (&operator.Servers{}).Dial(ctx, ln.Addr().String(), backupTimeout)
 		require.NoError(t, err)
 		defer conn.Close()
 		fence, err := firstFence(ctx, conn)

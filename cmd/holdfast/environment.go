@@ -16,16 +16,16 @@ import (
 
 const variablePrefix = "HOLDFAST_"
 
-// envFileVariable names the file of the node's settings for clients on the same machine; empty: there is none.
+// envFileVariable is the variable with the path of the node's settings for clients on the same machine, "" for none.
 const envFileVariable = "HOLDFAST_ENV_FILE"
 
-// envFile is where the package and the unit have the node's settings.
+// envFile is the path of the node's settings in packages and their unit.
 const envFile = "/etc/holdfast/holdfast.env"
 
-// localNode is what the settings of a node say to clients on the same machine: the environment's, as in a container, or
-// else the settings in the file that the node's unit reads.
+// localNode has the settings of the node on the same machine, for clients: the environment's, as in a container, or
+// else those of the file that the node's unit reads.
 type localNode struct {
-	from   string            // the file; "": the environment
+	from   string            // the file, "" for the environment
 	values map[string]string // of the file
 	err    error             // why the file could not be read
 }
@@ -50,11 +50,12 @@ func findLocalNode() localNode {
 	return localNode{path, parseEnvironment(string(text)), err}
 }
 
-// get is a setting; the environment's wins.
+// get returns a setting, from the environment if it has one.
 func (n localNode) get(name string) string { return cmp.Or(os.Getenv(name), n.values[name]) }
 
-// addr is where clients on this machine reach the node: where it listens. What others are told may lead nowhere from
-// here, as from a container whose port has another number outside; but with TLS it is what the certificate is for.
+// addr returns the address of the node for clients on this machine. That is the address on which it listens, as the
+// advertised one may be unreachable from here, for example in a container. With TLS it is the advertised one, which the
+// certificate has.
 func (n localNode) addr() string {
 	addr := cmp.Or(n.get("HOLDFAST_ADDR"), server.DefaultConfig().Addr)
 	if n.get("HOLDFAST_TLS_CERT") != "" {
@@ -67,7 +68,7 @@ func (n localNode) addr() string {
 	return addr
 }
 
-// note is for errors: where the address comes from.
+// note describes the origin of the address, for errors.
 func (n localNode) note() string {
 	switch {
 	case n.err != nil:
@@ -78,7 +79,7 @@ func (n localNode) note() string {
 	return ""
 }
 
-// parseEnvironment reads a file as systemd's EnvironmentFile does, without its continued lines.
+// parseEnvironment parses a file like systemd's EnvironmentFile, without continued lines.
 func parseEnvironment(text string) map[string]string {
 	values := make(map[string]string)
 	for line := range strings.Lines(text) {
@@ -94,7 +95,7 @@ func parseEnvironment(text string) map[string]string {
 	return values
 }
 
-// withNearest adds to the error for an unknown flag the nearest of those that there are.
+// withNearest adds the closest known flag to the error for an unknown one.
 func withNearest(err error, flags *flag.FlagSet) error {
 	const unknown = "flag provided but not defined: -"
 	name, found := strings.CutPrefix(err.Error(), unknown)
@@ -114,12 +115,12 @@ func flagOf(variable string) string {
 	return strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(variable, variablePrefix)), "_", "-")
 }
 
-// nearestOf is the first of the names that are closest to name.
+// nearestOf returns the first of the names that are closest to name.
 func nearestOf(name string, names []string) string {
 	return slices.MinFunc(names, func(a, b string) int { return distance(name, a) - distance(name, b) })
 }
 
-// distance is how many letters must be put in, left out, exchanged or changed with their neighbour to make b of a.
+// distance returns the Damerau–Levenshtein distance: insertions, deletions, substitutions and swaps of neighbours.
 func distance(a, b string) int {
 	before, last, row := []int(nil), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range last {

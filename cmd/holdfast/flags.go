@@ -16,23 +16,23 @@ import (
 	"github.com/holdfast/holdfast/server"
 )
 
-// option is a row of the table from which flags, environment variables and their documentation
-// derive. A row with only a heading begins a group.
+// option is a row of the table from which flags, environment variables and their documentation are derived. A row with
+// only a heading begins a group.
 type option struct {
 	heading string
 	name    string // --name, HOLDFAST_NAME
 	help    string // completes "name: …"
 	value   any    // pointer into the Config
-	debug   bool   // only for tests: in no help and no document
+	debug   bool   // for tests; hidden from help and documents
 }
 
-// options binds the rows to c, in the order of the documentation: first the settings of every
-// operator, last the settings that hardly any operator changes. Those that few set, and why they are here:
+// options binds the rows to c, in the order of the documentation: the most common settings first. The reasons for rare
+// ones:
 //   - sentinel-name: applications that come from Redis have the name of their master in many places;
 //   - sentinel-advertise-addr: the host of a container, or a NAT, may map the port to another one;
-//   - tls-auth-clients-user: it is how Redis lets certificates stand in for passwords;
+//   - tls-auth-clients-user: Redis's way to use certificates in place of passwords;
 //   - trailing-logs: with a large state a longer log is cheaper than a snapshot for each follower that was away;
-//   - hold-version: an upgrade that may have to be taken back.
+//   - hold-version: keeps an upgrade reversible.
 func options(c *server.Config) []option {
 	return []option{
 		{heading: "The node"},
@@ -127,7 +127,7 @@ func wantsHelp(args []string) bool {
 	return len(args) == 1 && slices.Contains([]string{"--help", "-help", "-h"}, args[0])
 }
 
-// exitStatus is an error that has a status of its own; text is "" where nothing is to be said.
+// exitStatus is an error with an exit status of its own. text is "" if nothing is to be printed.
 type exitStatus struct {
 	status int
 	text   string
@@ -135,8 +135,8 @@ type exitStatus struct {
 
 func (e exitStatus) Error() string { return e.text }
 
-// The exit statuses of `holdfast lock` beside the command's own. 69 and 75 are EX_UNAVAILABLE and EX_TEMPFAIL
-// of sysexits(3), the others are the shells'.
+// The exit statuses of `holdfast lock` other than the command's own. 69 and 75 are EX_UNAVAILABLE and EX_TEMPFAIL of
+// sysexits(3), the others are those of shells.
 const (
 	statusNotGranted    = 69 // EX_UNAVAILABLE
 	statusLost          = 75
@@ -145,18 +145,18 @@ const (
 	statusSignal        = 128 // plus the signal's number
 )
 
-// flagSet says which flags one command takes.
+// flagSet has the flags of one command.
 type flagSet struct {
 	command  string
 	own      []option              // the command's own flags, which have no environment variable
-	refused  map[string]string     // rows of the table that the command cannot heed, with the reason
-	defaults map[string]ownDefault // rows of the table that have another default for the command
+	refused  map[string]string     // rows of the table that the command refuses, with the reason
+	defaults map[string]ownDefault // the command's own defaults of rows of the table
 }
 
-// ownDefault is a command's own default of a flag, and how it is shown.
+// ownDefault is a command's own default of a flag, and its text in documents.
 type ownDefault struct{ value, shown string }
 
-// parse makes the Config from defaults, then environment, then flags. When args ask for help, parse
+// parse returns the Config from defaults, overridden by the environment and then by flags. If args ask for help, it
 // prints the flags and returns flag.ErrHelp.
 func (f flagSet) parse(args []string, stdout io.Writer) (server.Config, error) {
 	c := server.DefaultConfig()
@@ -223,7 +223,7 @@ func printFlag(w io.Writer, o option, def string) {
 	fmt.Fprintln(w)
 }
 
-// flagValue lets a pointer into the Config be set by flag and environment alike.
+// flagValue sets a pointer into the Config, from a flag or the environment.
 type flagValue struct{ target any }
 
 func newFlagValue(target any) flag.Value { return flagValue{target} }
@@ -281,8 +281,7 @@ func (v flagValue) Set(s string) error {
 	return err
 }
 
-// refusedValue is a flag that has no effect for the command. The command refuses the flag, else an
-// operator would believe in an effect.
+// refusedValue is a flag that the command refuses, as it would have no effect.
 type refusedValue struct {
 	flag.Value
 	why string

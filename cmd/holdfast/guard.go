@@ -13,11 +13,10 @@ import (
 	"github.com/holdfast/holdfast/server/clients/go/holdfast"
 )
 
-// releaseLimit is how long a command's end may wait for the lock to be given back. The lock ends
-// with its session all the same.
+// releaseLimit bounds the release of the lock at the end. If it fails, the lock ends with its session.
 const releaseLimit = 3 * time.Second
 
-// guard runs a command while a lock is held, and ends the command when the lock is lost.
+// guard runs a command while a lock is held, and ends the command if the lock is lost.
 type guard struct {
 	client *holdfast.Client
 	lock   *holdfast.Lock
@@ -28,12 +27,12 @@ type guard struct {
 
 	signals chan os.Signal
 
-	loss   *holdfast.LostError // the one that the command was ended for
+	loss   *holdfast.LostError // the loss for which the command was ended, or nil
 	killAt time.Time
 	kill   <-chan time.Time
 }
 
-// run returns when the command has ended.
+// run runs the command until it has ended.
 func (g *guard) run() error {
 	// The command dies with the thread that started it: see diesWithParent.
 	runtime.LockOSThread()
@@ -62,8 +61,8 @@ func (g *guard) run() error {
 	}
 }
 
-// terminateIfLost begins the end of the command if the lock is lost: SIGTERM, and SIGKILL after the grace, or before
-// others can have the lock if it is still this owner's.
+// terminateIfLost begins to end the command if the lock is lost: by SIGTERM, and by SIGKILL after the grace, or
+// earlier, before the lock can be granted to another owner.
 func (g *guard) terminateIfLost() (lost bool) {
 	if g.loss != nil || !errors.As(context.Cause(g.lock.Context()), &g.loss) {
 		return g.loss != nil
@@ -78,8 +77,8 @@ func (g *guard) terminateIfLost() (lost bool) {
 	return true
 }
 
-// follow stops this process when the command was stopped from the terminal. The node keeps the session meanwhile. The
-// command goes on after a node has confirmed the hold.
+// follow stops this process if the command was stopped from the terminal. The node keeps the session alive meanwhile.
+// The command continues after a node has confirmed the hold.
 func (g *guard) follow(by syscall.Signal) {
 	if g.loss != nil || !g.job.mayStop(by) {
 		return
@@ -95,7 +94,7 @@ func (g *guard) follow(by syscall.Signal) {
 	}
 }
 
-// end is when the command has ended: the lock is given back, or what is left of the command is killed.
+// end handles the end of the command: it releases the lock, or kills the rest of the command's processes after a loss.
 func (g *guard) end() error {
 	g.terminateIfLost()
 	g.job.regain()
@@ -110,7 +109,7 @@ func (g *guard) end() error {
 	return g.job.status()
 }
 
-// reasonOf is why the lock was lost, in words.
+// reasonOf describes why the lock was lost.
 func reasonOf(loss *holdfast.LostError) string {
 	why := loss.Reason
 	switch why {
@@ -128,7 +127,7 @@ func reasonOf(loss *holdfast.LostError) string {
 	return why
 }
 
-// release gives the lock back; a loss that this process had not heard of comes to light then.
+// release releases the lock, and returns a loss that this process did not know of.
 func (g *guard) release() (loss *holdfast.LostError) {
 	ctx, cancel := context.WithTimeout(context.Background(), releaseLimit)
 	defer cancel()
@@ -138,7 +137,7 @@ func (g *guard) release() (loss *holdfast.LostError) {
 	return loss
 }
 
-// heeded leaves out the signals that this process was started to ignore, as by nohup.
+// heeded returns the signals that this process does not ignore since its start, as under nohup.
 func heeded(signals ...os.Signal) []os.Signal {
 	var heeded []os.Signal
 	for _, s := range signals {

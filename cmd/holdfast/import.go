@@ -30,8 +30,8 @@ Exit status: 0 when all that matches is there; 3 when keys were skipped, which t
 type importOwn struct {
 	clientFlags
 	from          string
-	password      server.SecretsConfig // of the source
-	sentinel      server.SecretsConfig // of its Sentinels
+	password      server.SecretsConfig // for the source
+	sentinel      server.SecretsConfig // for its Sentinels
 	fromTLS       clientFlags
 	match, leases []string
 	raise         int64
@@ -42,10 +42,10 @@ type importOwn struct {
 
 func newImportOwn() *importOwn { return &importOwn{clientFlags: newClientFlags()} }
 
-// aboveCounters is the word of --fences-above for the largest counter.
+// aboveCounters is the value of --fences-above that means the largest counter.
 const aboveCounters = "counters"
 
-// statusSkipped is the exit status when keys were not copied.
+// statusSkipped is the exit status if keys were not copied.
 const statusSkipped = 3
 
 func (o *importOwn) rows() []option {
@@ -145,11 +145,11 @@ func importKeys(ctx context.Context, args []string, stdout, stderr io.Writer) er
 	return nil
 }
 
-// progressTo says now and then how far the import is.
+// progressTo returns a function that prints the progress of the import every progressInterval.
 func progressTo(w io.Writer) func(*importer.Report) {
 	said := time.Now()
 	return func(r *importer.Report) {
-		if now := time.Now(); now.Sub(said) >= progressEvery {
+		if now := time.Now(); now.Sub(said) >= progressInterval {
 			said = now
 			fmt.Fprintf(w, "holdfast import: %d of about %d keys looked at, %d copied, %d there already, %d skipped\n",
 				r.Looked, max(r.Keys, r.Looked), r.Counters.Copied+r.Leases.Copied, r.Counters.There+r.Leases.There, skippedKeys(r))
@@ -157,7 +157,7 @@ func progressTo(w io.Writer) func(*importer.Report) {
 	}
 }
 
-// job is what the flags mean; without a source it has none.
+// job returns the job of the flags, which may have no source.
 func (o *importOwn) job() (*importer.Job, error) {
 	to, err := o.servers()
 	if err != nil {
@@ -187,7 +187,7 @@ func (o *importOwn) job() (*importer.Job, error) {
 	return job, nil
 }
 
-// source is what the flags of the source mean. Errors do not show the address, which may have a password.
+// source returns the source of the flags. Errors do not show the address, which may contain a password.
 func (o *importOwn) source() (*importer.Source, error) {
 	s, err := importer.ParseSource(o.from)
 	if err != nil {
@@ -213,7 +213,7 @@ func (o *importOwn) source() (*importer.Source, error) {
 	return s, err
 }
 
-// above is the number of --fences-above; 0: none, or not known yet.
+// above returns the number of --fences-above, 0 if there is none or it is not known yet.
 func (o *importOwn) above() (int64, error) {
 	if o.fencesAbove == "" || o.fencesAbove == aboveCounters {
 		return 0, nil
@@ -225,7 +225,8 @@ func (o *importOwn) above() (int64, error) {
 	return n, nil
 }
 
-// raiseFences lifts the floor of the fences of native locks, and returns the largest number that none will be.
+// raiseFences makes all later fences of native locks larger than above, and returns the largest number that no later
+// fence has.
 func raiseFences(ctx context.Context, to *operator.Servers, above int64, dryRun bool) (int64, error) {
 	if dryRun {
 		return above, nil
@@ -276,7 +277,7 @@ func (o *importOwn) print(w io.Writer, r *importer.Report, raised int64) error {
 	return p.err
 }
 
-// firstOf are the first of count keys.
+// firstOf lists the first of count keys.
 func firstOf(keys []string, count int64) string {
 	var all []string
 	for _, key := range keys {
@@ -288,7 +289,7 @@ func firstOf(keys []string, count int64) string {
 	return strings.Join(all, ", ")
 }
 
-// importDocument is of `holdfast import`.
+// importDocument is the document of `holdfast import`.
 type importDocument struct {
 	Format   int           `json:"format"`
 	DryRun   bool          `json:"dryRun"`
@@ -296,12 +297,12 @@ type importDocument struct {
 	Counters tallyDocument `json:"counters"`
 	Leases   tallyDocument `json:"leases"`
 	Gone     int64         `json:"gone"`
-	// Largest is the largest counter; with no LargestKey there is none.
+	// Largest is the largest counter, if LargestKey is not "".
 	Largest     int64             `json:"largest"`
 	LargestKey  string            `json:"largestKey"`
-	FencesAbove int64             `json:"fencesAbove"` // 0: not asked for
+	FencesAbove int64             `json:"fencesAbove"` // 0 without --fences-above
 	Skipped     []skippedDocument `json:"skipped"`
-	Missing     []string          `json:"missing"` // in a dry run the first keys that would be copied
+	Missing     []string          `json:"missing"` // the first keys that would be copied, in a dry run
 }
 
 type tallyDocument struct {

@@ -157,7 +157,7 @@ func TestImportProgress(t *testing.T) {
 		progress := progressTo(&out)
 		progress(&importer.Report{Keys: 100, Looked: 50})
 		require.Empty(t, out.String())
-		time.Sleep(progressEvery)
+		time.Sleep(progressInterval)
 		r := &importer.Report{
 			Keys: 100, Looked: 120, Counters: importer.Tally{Copied: 1, There: 2}, Leases: importer.Tally{Copied: 30, There: 40},
 			Skipped: []importer.Skipped{{Count: 5}, {Count: 6}},
@@ -166,7 +166,7 @@ func TestImportProgress(t *testing.T) {
 		progress(r)
 		require.Equal(t, "holdfast import: 120 of about 120 keys looked at, 31 copied, 42 there already, 11 skipped\n",
 			out.String())
-		time.Sleep(progressEvery)
+		time.Sleep(progressInterval)
 		progress(&importer.Report{Keys: 300, Looked: 120})
 		require.Contains(t, out.String(), "120 of about 300 keys looked at, 0 copied")
 	})

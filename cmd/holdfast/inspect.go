@@ -36,7 +36,7 @@ func (o *inspectOwn) rows() []option {
 	}
 }
 
-// inspect says what is in a backup.
+// inspect is `holdfast inspect`, which describes a backup.
 func inspect(ctx context.Context, args []string, stdout, _ io.Writer) error {
 	o := &inspectOwn{fences: shownFences}
 	path, err := parseFile(o.rows(), args, stdout, inspectUsage, fileOrPipe("inspect"))
@@ -66,13 +66,13 @@ func inspect(ctx context.Context, args []string, stdout, _ io.Writer) error {
 	return p.err
 }
 
-// fileOrPipe says what a command that reads a backup wants.
+// fileOrPipe describes the argument of a command that reads a backup.
 func fileOrPipe(command string) string {
 	return "say which file, or - for the standard input, as in 'aws s3 cp s3://BUCKET/NAME - | holdfast " + command + " -'"
 }
 
-// openFile opens a file to read, - for the standard input, and waits for a pipe's writer only until ctx ends; so do
-// reads.
+// openFile opens a file for reading, - for the standard input. Opening a pipe without a writer, and reads, end with
+// ctx.
 func openFile(ctx context.Context, path string) (*os.File, error) {
 	if path == "-" {
 		path = os.Stdin.Name()
@@ -82,14 +82,14 @@ func openFile(ctx context.Context, path string) (*os.File, error) {
 		err error
 	}
 	done := make(chan opened, 1)
-	go func() { // it may be left behind: a pipe that has no writer cannot be given up
+	go func() { // this goroutine may remain: opening a pipe without a writer cannot be cancelled
 		f, err := os.Open(path)
 		done <- opened{f, err}
 	}()
 	select {
 	case o := <-done:
 		if o.err == nil {
-			context.AfterFunc(ctx, func() { _ = o.f.SetReadDeadline(time.Now()) }) // a regular file needs none
+			context.AfterFunc(ctx, func() { _ = o.f.SetReadDeadline(time.Now()) }) // an error is of a regular file, which needs no deadline
 		}
 		return o.f, o.err
 	case <-ctx.Done():
@@ -97,7 +97,7 @@ func openFile(ctx context.Context, path string) (*os.File, error) {
 	}
 }
 
-// paper is a report of lines, each with a name.
+// paper is a report of lines with a name each.
 type paper struct {
 	w   io.Writer
 	err error
@@ -109,7 +109,7 @@ func (p *paper) line(name, format string, args ...any) {
 	}
 }
 
-// source says where a backup comes from.
+// source adds the origin of a backup.
 func (p *paper) source(m backup.Meta) {
 	p.line("taken", "%s, by node %s of cluster %s", m.TakenAt.UTC().Format(time.RFC3339), printable(m.NodeID),
 		printable(cmp.Or(m.ClusterID, "(none)")))
@@ -120,7 +120,7 @@ func (p *paper) source(m backup.Meta) {
 	p.line("release", "%s, log format %d", printable(m.Release), m.EntryVersion)
 }
 
-// state says what a state holds.
+// state adds a summary of a state.
 func (p *paper) state(s *fsm.Survey) {
 	p.line("keys", "%d", s.Keys())
 	for db, kinds := range s.Kinds {
@@ -139,7 +139,7 @@ func (p *paper) state(s *fsm.Survey) {
 	p.line("scripts", "%d", s.Scripts)
 }
 
-// fences lists keys that look like fences.
+// fences adds the keys that look like fences.
 func (p *paper) fences(s *fsm.Survey) {
 	p.line("fences", "%d keys look like fences: strings without a time to live that hold a positive integer", s.FenceCount)
 	for _, f := range s.FenceKeys {
@@ -150,7 +150,7 @@ func (p *paper) fences(s *fsm.Survey) {
 	}
 }
 
-// millis returns n milliseconds as a time.Duration, or the longest one: 292 years.
+// millis returns n milliseconds as a time.Duration, at most the longest one, 292 years.
 func millis(n int64) time.Duration {
 	return time.Duration(min(n, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond
 }
@@ -165,5 +165,5 @@ func aboutFile(path string, err error) error {
 	return err
 }
 
-// shownFences is how many keys are listed that look like fences.
+// shownFences bounds the listed keys that look like fences.
 const shownFences = 20

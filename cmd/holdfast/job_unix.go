@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// forwarded are the signals that the command gets when this process gets them.
+// forwarded are the signals that this process forwards to the command.
 var forwarded = []os.Signal{
 	syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGCONT,
 	syscall.SIGTSTP,
@@ -22,10 +22,10 @@ var forwarded = []os.Signal{
 // job is the command as a process group.
 type job struct {
 	cmd      *exec.Cmd
-	terminal *terminal           // nil: none to share with the command
-	stopped  chan syscall.Signal // the command was stopped, by which signal
+	terminal *terminal           // the terminal that the command shares, or nil
+	stopped  chan syscall.Signal // the signals that stopped the command
 	done     chan struct{}       // closed when the command has ended
-	how      syscall.WaitStatus  // valid then
+	how      syscall.WaitStatus  // valid after done
 }
 
 func newJob(path string, words, env []string) *job {
@@ -41,7 +41,7 @@ func (j *job) start() error {
 	}
 	diesWithParent(j.cmd.SysProcAttr)
 	err := j.cmd.Start()
-	if errors.Is(err, syscall.ENOEXEC) { // a script that does not say by what: a shell's, as for execvp(3)
+	if errors.Is(err, syscall.ENOEXEC) { // a script without an interpreter is run by the shell, like execvp(3)
 		words := append([]string{"sh", j.cmd.Path}, j.cmd.Args[1:]...)
 		j.cmd = &exec.Cmd{
 			Path: "/bin/sh", Args: words, Env: j.cmd.Env, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
@@ -53,13 +53,13 @@ func (j *job) start() error {
 		return err
 	}
 	if j.terminal != nil {
-		signal.Ignore(syscall.SIGTTOU) // this process may write and take the terminal back, from the background
+		signal.Ignore(syscall.SIGTTOU) // lets this process write and take the terminal back in the background
 	}
 	go j.wait()
 	return nil
 }
 
-// wait tells stops and the end of the command. os/exec tells no stops.
+// wait reports stops and the end of the command. os/exec does not report stops.
 func (j *job) wait() {
 	for {
 		_, err := syscall.Wait4(j.group(), &j.how, syscall.WUNTRACED, nil)
@@ -74,11 +74,11 @@ func (j *job) wait() {
 	}
 }
 
-// mayStop reports whether this process should stop as well: Ctrl-Z at the terminal, or reading from
-// the terminal in the background. A stop by SIGSTOP is somebody's who knows the command's pid, and will let it go on.
+// mayStop reports whether this process stops with the command: after Ctrl-Z, or a read from the terminal in the
+// background. SIGSTOP was sent to the command's pid by somebody who will continue it.
 func (j *job) mayStop(by syscall.Signal) bool { return j.terminal != nil && by != syscall.SIGSTOP }
 
-// status is how the command ended, as shells tell it.
+// status returns the command's exit status as shells do.
 func (j *job) status() error {
 	if j.how.Signaled() {
 		j.share(j.how.Signal())
@@ -90,14 +90,14 @@ func (j *job) status() error {
 	return nil
 }
 
-// terminal is where the command reads and writes. A process that reads from a terminal must be of the
-// terminal's foreground group, else the kernel stops the process.
+// terminal is the command's controlling terminal. The kernel stops a process that reads from it outside its foreground
+// group.
 type terminal struct {
 	fd  int
 	own int // this process's group
 }
 
-// sharedTerminal is nil where the command needs no terminal, or where others of a pipeline need the terminal as well.
+// sharedTerminal returns nil if the command needs no terminal, or if other processes of a pipeline need it, too.
 func sharedTerminal() *terminal {
 	t := &terminal{fd: int(os.Stdin.Fd()), own: unix.Getpgrp()}
 	if _, err := unix.IoctlGetInt(t.fd, unix.TIOCGPGRP); err != nil {
@@ -109,7 +109,7 @@ func sharedTerminal() *terminal {
 	return t
 }
 
-// belongsTo reports whether group is the terminal's foreground.
+// belongsTo reports whether group is the terminal's foreground group.
 func (t *terminal) belongsTo(group int) bool {
 	foreground, err := unix.IoctlGetInt(t.fd, unix.TIOCGPGRP)
 	return err == nil && foreground == group
@@ -119,10 +119,10 @@ func (t *terminal) give(group int) { _ = unix.IoctlSetPointerInt(t.fd, unix.TIOC
 
 func (j *job) group() int { return j.cmd.Process.Pid }
 
-// signal reaches the command and its children.
+// signal signals the command and its children.
 func (j *job) signal(s syscall.Signal) { _ = syscall.Kill(-j.group(), s) }
 
-// wake lets the command go on if it was stopped.
+// wake continues the command if it was stopped.
 func (j *job) wake() { j.signal(syscall.SIGCONT) }
 
 // regain takes the terminal back from the command.
@@ -132,15 +132,15 @@ func (j *job) regain() {
 	}
 }
 
-// goOn hands the terminal to the command if the shell gave it to this process.
+// goOn gives the terminal to the command if this process is in the foreground, and continues the command.
 func (j *job) goOn() {
 	if j.terminal != nil && j.terminal.belongsTo(j.terminal.own) {
 		j.terminal.give(j.group())
 	}
 }
 
-// stopSelf does to this process's group what the terminal did to the command's, so that the shell shows a
-// stopped job. It returns when the shell lets the job go on.
+// stopSelf stops this process's group, as the terminal stopped the command's, so that the shell shows a stopped job. It
+// returns when the shell continues the job.
 func (j *job) stopSelf() {
 	j.regain()
 	signal.Ignore(syscall.SIGTSTP)
@@ -149,7 +149,7 @@ func (j *job) stopSelf() {
 	signal.Reset(syscall.SIGTSTP)
 }
 
-// killRest kills, at the given time, what the command left behind.
+// killRest kills the command's remaining children at the given time.
 func (j *job) killRest(at time.Time) {
 	const look = 20 * time.Millisecond
 	for time.Now().Before(at) {
@@ -161,17 +161,17 @@ func (j *job) killRest(at time.Time) {
 	j.signal(syscall.SIGKILL)
 }
 
-// share has Ctrl-C at the terminal reach whatever started this process as well, as without a group of the
-// command's own. A shell's script ends only if this process dies of the signal, too.
+// share sends Ctrl-C to the processes that would have got it without a group for the command, such as this process's
+// parent. A shell script ends only if this process dies of the signal, too.
 func (j *job) share(s syscall.Signal) {
 	if s == syscall.SIGINT && j.terminal != nil && j.terminal.belongsTo(j.terminal.own) {
 		dieOf(s, 0)
 	}
 }
 
-// dieOf sends a signal that ends this process to pid: this process, or 0, its group.
+// dieOf sends a signal that ends this process to pid, which is this process, or 0 for its group.
 func dieOf(s syscall.Signal, pid int) {
 	signal.Reset(s)
 	_ = syscall.Kill(pid, s)
-	time.Sleep(time.Second) // the signal is quicker
+	time.Sleep(time.Second) // the signal comes first
 }

@@ -18,7 +18,7 @@ var forwarded = []os.Signal{syscall.SIGINT, syscall.SIGTERM}
 type job struct {
 	cmd     *exec.Cmd
 	object  windows.Handle
-	stopped chan syscall.Signal // nothing stops a command here
+	stopped chan syscall.Signal // always empty: commands are not stopped here
 	done    chan struct{}       // closed when the command has ended
 }
 
@@ -62,7 +62,7 @@ func (j *job) limit(flags uint32) error {
 	return err
 }
 
-// status is the command's own. What the command left behind goes on, as on Unix.
+// status returns the command's exit status. The command's remaining children continue, as on Unix.
 func (j *job) status() error {
 	_ = j.limit(0)
 	if status := j.cmd.ProcessState.ExitCode(); status != 0 {
@@ -76,7 +76,7 @@ func (j *job) status() error {
 func (j *job) signal(s syscall.Signal) {
 	if s != syscall.SIGINT {
 		_ = windows.TerminateJobObject(j.object, 1)
-		_ = j.cmd.Process.Kill() // where it is no part of the object
+		_ = j.cmd.Process.Kill() // in case it is not part of the object
 	}
 }
 
@@ -87,5 +87,5 @@ func (*job) goOn()                       {}
 func (*job) stopSelf()                   {}
 func (*job) mayStop(syscall.Signal) bool { return false }
 
-// dieOf is for Unix, where a shell looks for how its child has died.
+// dieOf does nothing here. On Unix a shell checks how its child has died.
 func dieOf(syscall.Signal, int) {}

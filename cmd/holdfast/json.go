@@ -9,8 +9,6 @@ import (
 	"github.com/holdfast/holdfast/server/backup"
 )
 
-// What `--json` writes beside the documents of package api, by the same rules.
-
 // writeJSON writes a document.
 func writeJSON(w io.Writer, doc any) error {
 	e := json.NewEncoder(w)
@@ -18,15 +16,15 @@ func writeJSON(w io.Writer, doc any) error {
 	return e.Encode(doc)
 }
 
-// versionDocument is of `holdfast version`.
+// versionDocument is the document of `holdfast version`.
 type versionDocument struct {
 	Format    int    `json:"format"`
 	Release   string `json:"release"`
-	Revision  string `json:"revision"` // empty: not known
+	Revision  string `json:"revision"` // "" if unknown
 	LogFormat int    `json:"logFormat"`
 }
 
-// backupDocument is of `holdfast backup`.
+// backupDocument is the document of `holdfast backup`.
 type backupDocument struct {
 	Format int    `json:"format"`
 	File   string `json:"file"`
@@ -38,7 +36,7 @@ type backupDocument struct {
 	Stale  bool   `json:"stale"`
 }
 
-// inspectDocument is of `holdfast inspect`.
+// inspectDocument is the document of `holdfast inspect`.
 type inspectDocument struct {
 	Format int         `json:"format"`
 	File   string      `json:"file"`
@@ -46,7 +44,7 @@ type inspectDocument struct {
 	Bytes  int64       `json:"bytes"`
 	SHA256 string      `json:"sha256"`
 	Keys   int         `json:"keys"`
-	// Databases are those with keys, which are counted by kind.
+	// Databases are the databases with keys, counted by kind.
 	Databases         []databaseDocument `json:"databases"`
 	Leases            int                `json:"leases"`
 	LongestMillis     int64              `json:"longestLeaseMillis"`
@@ -54,11 +52,11 @@ type inspectDocument struct {
 	Holds             int                `json:"holds"`
 	Sessions          int                `json:"sessions"`
 	LongestHoldMillis int64              `json:"longestHoldMillis"`
-	Fences            uint64             `json:"fences"` // given out by native locks
+	Fences            uint64             `json:"fences"` // of native locks so far
 	KeyWaiters        int                `json:"keyWaiters"`
 	LockWaiters       int                `json:"lockWaiters"`
 	Scripts           int                `json:"scripts"`
-	// FenceKeys are the first of FenceKeyCount keys that look like fences.
+	// FenceKeys are the first of the FenceKeyCount keys that look like fences.
 	FenceKeyCount int             `json:"fenceKeyCount"`
 	FenceKeys     []fenceDocument `json:"fenceKeys"`
 }

@@ -25,7 +25,7 @@ import (
 	"github.com/holdfast/holdfast/server/clients/go/holdfast"
 )
 
-// maxNote is what the cluster takes as a note.
+// maxNote bounds a note, in bytes.
 const maxNote = 1024
 
 // lockOwn are the flags of `holdfast lock`.
@@ -34,8 +34,8 @@ type lockOwn struct {
 	name           string
 	note           string
 	shared         bool
-	limit, permits int           // 0: no semaphore
-	wait           time.Duration // 0: not at all; negative: for ever
+	limit, permits int           // of a semaphore, 0 for none
+	wait           time.Duration // 0 for no wait, negative for no limit
 	ttl            time.Duration
 	delay          time.Duration
 	grace          time.Duration
@@ -177,11 +177,12 @@ func (o *lockOwn) check(words []string) error {
 	return usageError{wrong}
 }
 
-// findCommand finds the program before anybody waits for the lock, and fails as shells do.
+// findCommand returns the program's path, or an error with a shell's exit status. It is called before the wait for the
+// lock.
 func findCommand(name string) (string, error) {
 	path, err := exec.LookPath(name)
 	switch {
-	case err == nil, errors.Is(err, exec.ErrDot): // the path names the present folder
+	case err == nil, errors.Is(err, exec.ErrDot): // PATH has the current folder
 		return path, nil
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EISDIR):
 		return "", exitStatus{statusNotExecutable, err.Error()}
@@ -192,7 +193,7 @@ func findCommand(name string) (string, error) {
 	}
 }
 
-// isInPath reports whether a folder of the path has a file of that name.
+// isInPath reports whether a folder of PATH has a file of that name.
 func isInPath(name string) bool {
 	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
 		if info, err := os.Stat(filepath.Join(dir, name)); err == nil && info.Mode().IsRegular() {
@@ -202,11 +203,11 @@ func isInPath(name string) bool {
 	return false
 }
 
-// errNotInTime is the cause with which the context of a wait ends after --wait. The library returns it
-// unwrapped while a node is connected, and wrapped if none is.
+// errNotInTime is the cause with which the context of a wait ends after --wait. The library returns it wrapped only if
+// no node is connected.
 var errNotInTime = errors.New("not granted in time")
 
-// dialer closes failed when the library dials a second time, since its first connection failed or ended.
+// dialer closes failed when the library dials a second time, after its first connection has failed or ended.
 type dialer struct {
 	net.Dialer
 	calls  atomic.Int64
@@ -220,8 +221,8 @@ func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, erro
 	return d.DialContext(ctx, network, addr)
 }
 
-// acquire waits for the lock until it is granted, --wait is over, or a signal ends the program. Once failed is closed,
-// it asks the nodes by itself whether they refuse this client, since the library does not know the flags.
+// acquire waits for the lock until it is granted, --wait has passed, or a signal ends the program. Once failed is
+// closed, it checks whether the nodes refuse this client, as the library cannot name the flags.
 func (o *lockOwn) acquire(
 	ctx context.Context, client *holdfast.Client, servers *operator.Servers, failed <-chan struct{}, stderr io.Writer,
 ) (*holdfast.Lock, error) {
@@ -271,7 +272,7 @@ func (o *lockOwn) acquire(
 	return nil, fmt.Errorf("%s: %w", o.name, err)
 }
 
-// cancelBySignal ends ctx when a signal comes. The signals have their own effect again when stop was called.
+// cancelBySignal cancels ctx at a signal. stop restores the signals' default effects.
 func cancelBySignal(ctx context.Context, cancel context.CancelCauseFunc) (stop func()) {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, heeded(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM)...)
@@ -285,10 +286,10 @@ func cancelBySignal(ctx context.Context, cancel context.CancelCauseFunc) (stop f
 	return func() { signal.Stop(signals) }
 }
 
-// refusalOf returns why a node lets this client in neither now nor later, with the flag that is missing or wrong, and
-// cancels the wait for that reason. Nil: a node lets it in, or none answers.
+// refusalOf returns an error if a node permanently refuses this client, with the missing or wrong flag, and cancels the
+// wait with it. It returns nil if a node admits the client, or none answers.
 func refusalOf(ctx context.Context, servers *operator.Servers, cancel context.CancelCauseFunc) error {
-	conn, err := servers.DialAny(ctx, nodePatience)
+	conn, err := servers.DialAny(ctx, nodeTimeout)
 	if err == nil {
 		conn.Close()
 	}
@@ -299,7 +300,7 @@ func refusalOf(ctx context.Context, servers *operator.Servers, cancel context.Ca
 	return err
 }
 
-// options are the flags as the library has them.
+// options returns the library's options of the flags.
 func (o *lockOwn) options(ctx context.Context, servers *operator.Servers, stderr io.Writer) []holdfast.Option {
 	options := []holdfast.Option{holdfast.Note(o.note)}
 	if o.shared {
@@ -321,14 +322,14 @@ func (o *lockOwn) options(ctx context.Context, servers *operator.Servers, stderr
 	return options
 }
 
-// answerWithin is the time limit of a node's answer about who holds a lock.
-const answerWithin = time.Second
+// answerTimeout bounds a request for a lock's holders.
+const answerTimeout = time.Second
 
-// present is what the cluster says of the lock now.
+// present returns the lock's present state. there is false if it is free or no node answers.
 func (o *lockOwn) present(ctx context.Context, servers *operator.Servers) (l api.Lock, there bool) {
-	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	conn, err := servers.DialAny(ctx, answerWithin)
+	conn, err := servers.DialAny(ctx, answerTimeout)
 	if err != nil {
 		return l, false
 	}
@@ -337,7 +338,7 @@ func (o *lockOwn) present(ctx context.Context, servers *operator.Servers) (l api
 	return l, there && err == nil
 }
 
-// behindNow is behind for the lock as it is now; empty also if no node answers.
+// behindNow returns behind of the lock's present state, "" if no node answers.
 func (o *lockOwn) behindNow(servers *operator.Servers) string {
 	if l, there := o.present(context.Background(), servers); there {
 		return behind(&l)
@@ -345,7 +346,7 @@ func (o *lockOwn) behindNow(servers *operator.Servers) string {
 	return ""
 }
 
-// inLine is the place of an owner in line, and who holds the lock; empty: the owner does not wait.
+// inLine describes an owner's position in the queue and the lock's holders, or returns "" if the owner does not wait.
 func inLine(l *api.Lock, owner string) string {
 	place := 1 + slices.IndexFunc(l.Waiters, func(w api.Wait) bool { return w.Owner == owner })
 	if place == 0 {
@@ -354,7 +355,7 @@ func inLine(l *api.Lock, owner string) string {
 	return ordinal(place) + " in line" + behind(l)
 }
 
-// behind says what a lock waits for.
+// behind describes what a waiter of the lock waits for.
 func behind(l *api.Lock) string {
 	switch {
 	case len(l.Holders) > 0:

@@ -130,7 +130,7 @@ func locks(ctx context.Context, args []string, stdout, _ io.Writer) error {
 	return err
 }
 
-// check looks at what the words and the flags mean together.
+// check validates the combination of words and flags.
 func (o *locksOwn) check(word string, words []string) error {
 	switch {
 	case word == "break" && len(words) == 0:
@@ -151,7 +151,7 @@ func (o *locksOwn) check(word string, words []string) error {
 	return nil
 }
 
-// watchLocks shows the list again and again, until ctx ends.
+// watchLocks shows the list every watchInterval, until ctx ends.
 func watchLocks(ctx context.Context, servers *operator.Servers, q lockQuery, stdout io.Writer) error {
 	var conn *operator.Conn
 	defer func() {
@@ -162,7 +162,7 @@ func watchLocks(ctx context.Context, servers *operator.Servers, q lockQuery, std
 	return watchFrames(ctx, stdout, func() string {
 		var err error
 		if conn == nil {
-			if conn, err = servers.DialAny(ctx, nodePatience); err != nil {
+			if conn, err = servers.DialAny(ctx, nodeTimeout); err != nil {
 				conn = nil
 				return "No node answers: " + printable(err.Error()) + "\n"
 			}
@@ -177,7 +177,7 @@ func watchLocks(ctx context.Context, servers *operator.Servers, q lockQuery, std
 	})
 }
 
-// breakLock takes a lock away. A stock lock has no fence, so only the owner that is named can be meant.
+// breakLock releases a lock by force. A stock lock has no fence, so its owner must be named.
 func (o *locksOwn) breakLock(ctx context.Context, conn *operator.Conn, name string, stdout io.Writer) error {
 	l, there, err := lockNow(ctx, conn, name, o.db)
 	switch stock := there && l.Mode == stockMode && len(l.Holders) > 0; {
@@ -214,7 +214,7 @@ func (o *locksOwn) breakLock(ctx context.Context, conn *operator.Conn, name stri
 	return nil
 }
 
-// lockNow is the answer of LOCK.INFO about a lock. there is false if it has neither a holder nor a waiter.
+// lockNow returns the answer of LOCK.INFO about a lock. there is false if it has neither a holder nor a waiter.
 func lockNow(ctx context.Context, conn *operator.Conn, name string, db int) (l api.Lock, there bool, err error) {
 	vs, err := conn.Pipeline(ctx, []string{"TIME"}, []string{"LOCK.INFO", name})
 	if err != nil || len(vs[0].Elems) != 2 || vs[1].IsError() {
@@ -223,7 +223,7 @@ func lockNow(ctx context.Context, conn *operator.Conn, name string, db int) (l a
 	return api.LockOf(vs[1], name, max(0, db), timeOf(vs[0]))
 }
 
-// present describes who holds a lock now, where the hold that the caller named is there no more.
+// present describes a lock's present holders, after the named hold was not found.
 func (o *locksOwn) present(ctx context.Context, conn *operator.Conn, name string) string {
 	l, there, err := lockNow(ctx, conn, name, o.db)
 	switch {
@@ -257,7 +257,7 @@ func heldBy(l *api.Lock) string {
 	return text
 }
 
-// shellWord is a word that a shell takes as it is.
+// shellWord quotes a word for a shell.
 func shellWord(word string) string {
 	plain := func(r rune) bool {
 		return r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || strings.ContainsRune("-_.:/@%+,=", r)
@@ -302,7 +302,7 @@ func (o *locksOwn) history(ctx context.Context, conn *operator.Conn, q lockQuery
 	return err
 }
 
-// lossTable has a line for each loss. Below it stand the locks that were lost again and again, with advice.
+// lossTable returns a line for each loss, and below them the locks that were lost repeatedly, with advice.
 func lossTable(losses []api.Loss, nowUnixMillis int64) string {
 	if len(losses) == 0 {
 		return "no lock that matches was lost, as far as the cluster remembers\n"

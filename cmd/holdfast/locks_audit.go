@@ -16,14 +16,14 @@ import (
 	"github.com/holdfast/holdfast/server/audit"
 )
 
-// auditAnswer is what files of --audit-log say.
+// auditAnswer is the answer of `holdfast locks history --audit` from files of --audit-log.
 type auditAnswer struct {
 	Format int          `json:"format"`
 	Holds  []audit.Hold `json:"holds"` // in the order of their grants
-	// Nodes are the lines of nodes: refused logins, administrators' commands, and gaps.
+	// Nodes are lines about nodes: refused logins, administrators' commands, and gaps.
 	Nodes []audit.Line `json:"nodes"`
-	// Covered are the times for which a file is complete. Unknown is the reason why the holders at the requested instant
-	// cannot be named; "": they can.
+	// Covered are the times for which a file is complete. Unknown is the reason why the holders at the requested
+	// instant are unknown, or "".
 	Covered []audit.Span `json:"covered"`
 	Unknown string       `json:"unknown,omitempty"`
 	// Unreadable counts lines that are not valid, and Conflicts lines that contradict another file's.
@@ -34,7 +34,7 @@ type auditAnswer struct {
 // statusUnknown is the exit status of `holdfast locks history --audit --at` if the files do not say who held a lock.
 const statusUnknown = 3
 
-// readAudit answers from files, in place of a node.
+// readAudit is `holdfast locks history --audit`, which answers from files instead of a node.
 func (o *locksOwn) readAudit(words []string, now time.Time, stdout io.Writer) error {
 	var at int64
 	if o.at != "" {
@@ -118,7 +118,7 @@ func answerOf(trail *audit.Trail, o *locksOwn, at int64) *auditAnswer {
 	return a
 }
 
-// leftOut is the Unknown of an answer if the files cover the instant, but not the locks that --lock matches.
+// leftOut is the Unknown of an answer if the files cover the instant, but not all locks that --lock matches.
 const leftOut = "the files have only locks that --audit-locks names: see LOCKS"
 
 // isWritten reports whether a file has the lines of all locks that --lock matches. Without --lock it reports true: the
@@ -137,7 +137,7 @@ func (o *locksOwn) isWritten(s *audit.Span) bool {
 	})
 }
 
-// openAudit opens files and the older ones beside each, FILE.1 and so on. A reader has one node's, the oldest first.
+// openAudit opens files and their older parts, FILE.1 and so on. Each reader has the parts of one node, oldest first.
 func openAudit(words []string) (from []io.Reader, closeAll func(), err error) {
 	var opened []*os.File
 	closeAll = func() {
@@ -145,7 +145,7 @@ func openAudit(words []string) (from []io.Reader, closeAll func(), err error) {
 			f.Close()
 		}
 	}
-	older := map[string]bool{} // that go with another word
+	older := map[string]bool{} // older parts of other words
 	for _, path := range words {
 		for n := 1; n < audit.FileCount; n++ {
 			older[path+"."+strconv.Itoa(n)] = true
@@ -155,7 +155,7 @@ func openAudit(words []string) (from []io.Reader, closeAll func(), err error) {
 		if older[path] {
 			continue
 		}
-		// The newest is opened first: a node that makes it an older one meanwhile hides none.
+		// The newest part is opened first, so that none is missed if a node rotates them meanwhile.
 		var parts []io.Reader
 		for n := range audit.FileCount {
 			name := path
@@ -168,7 +168,7 @@ func openAudit(words []string) (from []io.Reader, closeAll func(), err error) {
 				return nil, closeAll, fmt.Errorf("%w; with --audit all words are files, and --lock is the pattern of names",
 					err)
 			case errors.Is(err, os.ErrNotExist):
-				// What follows is behind a gap: another reader, of another span.
+				// The following parts are after a gap, so they get a reader of their own.
 				if len(parts) > 0 {
 					from, parts = append(from, io.MultiReader(parts...)), nil
 				}
@@ -177,7 +177,7 @@ func openAudit(words []string) (from []io.Reader, closeAll func(), err error) {
 				return nil, closeAll, err
 			}
 			opened = append(opened, f)
-			// An older file may end within a line.
+			// An older part may end within a line.
 			parts = slices.Insert(parts, 0, io.Reader(f), io.Reader(strings.NewReader("\n")))
 		}
 		if len(parts) > 0 {
@@ -210,8 +210,8 @@ func parseInstant(text string, now time.Time) (time.Time, error) {
 		text)
 }
 
-// table has a line for each hold, those granted last first, and below one for each line of a node. An answer about
-// locks of any name says if the files have not all.
+// table returns a line for each hold, newest grants first, and below a line for each event of a node. With anyName it says
+// if the files do not have all locks.
 func (a *auditAnswer) table(at int64, anyName bool) string {
 	text := ""
 	switch {
@@ -281,7 +281,7 @@ func (a *auditAnswer) table(at int64, anyName bool) string {
 	return text
 }
 
-// covered has a line for each time of which a file has all lines.
+// covered returns a line for each time for which a file is complete.
 func (a *auditAnswer) covered() string {
 	if len(a.Covered) == 0 {
 		return "the files have no line about a lock\n"

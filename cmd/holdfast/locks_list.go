@@ -13,14 +13,14 @@ import (
 	"github.com/holdfast/holdfast/server/api"
 )
 
-// lockQuery says which locks are listed.
+// lockQuery selects the listed locks.
 type lockQuery struct {
-	pattern string        // empty: all
-	db      int           // below 0: all
-	heldFor time.Duration // 0: also locks that nobody holds
+	pattern string        // "" for all
+	db      int           // negative for all
+	heldFor time.Duration // the minimum age of a hold, 0 to include free locks
 }
 
-// look asks for all locks that match, those held longest first.
+// look returns all matching locks, longest held first.
 func (q lockQuery) look(ctx context.Context, conn *operator.Conn) (api.Locks, error) {
 	doc := api.Locks{Format: api.Format, Sums: &api.Sums{Complete: true}, Locks: []api.Lock{}}
 	var err error
@@ -65,10 +65,10 @@ func (q lockQuery) look(ctx context.Context, conn *operator.Conn) (api.Locks, er
 	return doc, nil
 }
 
-// stockMode is the mode of a lock that a client took by Redis's own commands.
+// stockMode is the mode of a lock that was acquired by Redis's own commands.
 const stockMode = "stock"
 
-// oldest is since when a lock is held, or else waited for.
+// oldest returns the beginning of a lock's oldest hold, or else of its oldest wait.
 func oldest(l *api.Lock) int64 {
 	switch {
 	case len(l.Holders) > 0:
@@ -79,7 +79,7 @@ func oldest(l *api.Lock) int64 {
 	return 1<<63 - 1
 }
 
-// clusterNow is cluster time as Unix time.
+// clusterNow returns the cluster's present time as Unix time.
 func clusterNow(ctx context.Context, conn *operator.Conn) (millis int64, err error) {
 	v, err := conn.Do(ctx, "TIME")
 	if err != nil || len(v.Elems) != 2 {
@@ -88,14 +88,14 @@ func clusterNow(ctx context.Context, conn *operator.Conn) (millis int64, err err
 	return timeOf(v), nil
 }
 
-// timeOf is a reply to TIME in milliseconds.
+// timeOf converts a reply to TIME to milliseconds.
 func timeOf(v protocol.Value) int64 {
 	seconds, _ := strconv.ParseInt(v.Elems[0].Str, 10, 64)
 	micros, _ := strconv.ParseInt(v.Elems[1].Str, 10, 64)
 	return seconds*1000 + micros/1000
 }
 
-// frame is the table of the locks, or why there is none.
+// frame returns the table of the locks, or a sentence if there is none.
 func (q lockQuery) frame(ctx context.Context, conn *operator.Conn) (string, error) {
 	doc, err := q.look(ctx, conn)
 	if err != nil {
@@ -107,7 +107,7 @@ func (q lockQuery) frame(ctx context.Context, conn *operator.Conn) (string, erro
 	return lockTable(&doc), nil
 }
 
-// none says why no lock is listed.
+// none returns the reason why no lock is listed.
 func (q lockQuery) none(ctx context.Context, conn *operator.Conn) (string, error) {
 	all, err := lockQuery{db: -1}.look(ctx, conn)
 	switch {
@@ -132,13 +132,13 @@ func (q lockQuery) none(ctx context.Context, conn *operator.Conn) (string, error
 		" in all"), nil
 }
 
-// lockList is the table.
+// lockList is a table of locks.
 type lockList struct {
 	*table
-	dbs bool // names of locks have their databases
+	dbs bool // the names have databases
 }
 
-// lockTable has a line for each hold and each waiter, in line, and one of sums.
+// lockTable returns a line for each hold and each waiter, in the order of the queue, and one with totals.
 func lockTable(doc *api.Locks) string {
 	l := &lockList{
 		table: newTable("LOCK", "STATE", "OWNER", "FENCE", "MODE", "FOR", "LEFT", "CLIENT", "HEARD", "NOTE"),
@@ -173,7 +173,7 @@ func counted(n int64, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// nameOf is the name of a key, with the database where there are several.
+// nameOf returns the name of a key, with its database if dbs is set.
 func nameOf(key string, db int, dbs bool) string {
 	if dbs {
 		return printable(key) + " (" + strconv.Itoa(db) + ")"
@@ -200,7 +200,7 @@ func (l *lockList) lock(k *api.Lock) {
 		w := &k.Waiters[i]
 		state := "waits"
 		if w.Absent {
-			state = "away" // the place is kept for a while
+			state = "away" // its position is kept for a while
 		}
 		l.line(name, state, printable(w.Owner), "", modeOf(w.Mode, w.Permits), duration(w.WaitedMillis),
 			limited(w.WaitLeftMillis),
@@ -212,7 +212,7 @@ func (l *lockList) lock(k *api.Lock) {
 	}
 }
 
-// more says how many rows the node left out.
+// more adds a row with the number of rows that the node left out.
 func (l *lockList) more(name, state string, n int64) {
 	if n > 0 {
 		l.line(name, state, fmt.Sprintf("and %d more", n))
@@ -226,7 +226,7 @@ func modeOf(mode string, permits int64) string {
 	return mode
 }
 
-// clientOf is a client by its address and name, or by node and number.
+// clientOf returns a client's address and name, or its node and number.
 func clientOf(c *api.Client) string {
 	switch {
 	case c == nil:
@@ -241,7 +241,7 @@ func clientOf(c *api.Client) string {
 	return printable(c.Address)
 }
 
-// lastInputOf says how long ago a client was heard of; empty: its node did not say.
+// lastInputOf describes when a client last sent something, "" if unknown.
 func lastInputOf(c *api.Client) string {
 	switch {
 	case c == nil:
@@ -261,7 +261,7 @@ func limited(millis *int64) string {
 	return duration(*millis)
 }
 
-// duration is "" for what has no end.
+// duration returns the time left as text, "" without an end.
 func duration(leftMillis int64) string {
 	if leftMillis < 0 {
 		return ""

@@ -1,14 +1,11 @@
-// Command holdfast is the operators' side of Holdfast: it turns flags and
-// environment into a server.Config, runs a node (serve), runs three nodes for
-// a try (demo), runs a command under a lock (lock, locks), copies keys from a Redis
-// server (import), and prints the pages for users and operators (docs).
+// Command holdfast runs a node (serve) or a demo of three nodes (demo), runs a command under a lock (lock), manages
+// locks and members (locks, cluster), copies keys from a Redis server (import), and prints the pages for users and
+// operators (docs).
 //
-// It promises that a wrong flag, a port in use, or a data folder of another node
-// gives one clear line and a non-zero exit: 2 for bad usage, 1 for the rest; `holdfast
-// lock` exits as its command does. A command refuses the flags that have no effect there.
-// On Linux serve executes itself once, see timerslack_linux.go. A node's behaviour is in
-// package server. Read flags.go next, where one table makes flags, environment and docs;
-// for `holdfast lock` read lock.go and guard.go.
+// A wrong flag, a port in use, or a data folder of another node is reported in one line, with exit status 2 for wrong
+// usage and 1 for the rest; `holdfast lock` exits with its command's status. A command refuses flags without an effect.
+// On Linux serve executes itself once, see timerslack_linux.go. A node's behaviour is in package server. Read flags.go
+// next, where one table makes flags, environment and docs; for `holdfast lock` read lock.go and guard.go.
 package main
 
 import (
@@ -30,20 +27,20 @@ func main() {
 		setTimerSlack()
 	}
 	ctx, stop := context.Background(), context.CancelFunc(func() {})
-	if len(os.Args) > 1 && os.Args[1] != "lock" { // which hands signals on
+	if len(os.Args) > 1 && os.Args[1] != "lock" { // lock forwards signals itself
 		ctx, stop = signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	}
 	defer stop()
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// statusRemoved is the exit status of a node that was removed from its cluster: to start it again is of no use.
+// statusRemoved is the exit status of a node that was removed from its cluster. A restart would fail, too.
 const statusRemoved = 4
 
-// statusSuperseded is the exit status of a node whose cluster knows a later start of it: likewise.
+// statusSuperseded is the exit status of a node whose cluster knows a later incarnation. A restart would fail, too.
 const statusSuperseded = 5
 
-// run is the whole program: it returns the exit status.
+// run runs the program and returns the exit status.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if len(args) == 0 {
 		fmt.Fprint(stderr, usage)
@@ -61,7 +58,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return status
 }
 
-// outcome returns the exit status of a command that ended with err, and the text to print; "": none.
+// outcome returns the exit status of a command that ended with err, and the text to print, "" for none.
 func outcome(err error) (status int, text string) {
 	own := exitStatus{}
 	switch {
@@ -81,7 +78,7 @@ func outcome(err error) (status int, text string) {
 
 type command struct {
 	name  string
-	other []string // what people try first
+	other []string // other common names
 	run   func(ctx context.Context, args []string, stdout, stderr io.Writer) error
 }
 

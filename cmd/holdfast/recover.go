@@ -87,7 +87,7 @@ func recovery(_ context.Context, args []string, stdout, _ io.Writer) (err error)
 	return p.err
 }
 
-// survivor says what a folder holds, and what may be lost.
+// survivor adds the contents of a folder, and what may be lost.
 func (p *paper) survivor(s *backup.Survivor) {
 	if s.Begun {
 		p.line("begun", "a recovery was begun here before, and has only to be ended")

@@ -27,7 +27,7 @@ same --name and --data-dir; other nodes, with empty folders, join it. Leases beg
 locks keep their holders. No fence of theirs is given out twice, also if the same file is restored again.
 `
 
-// renewalOwn are the flags of commands that begin a new cluster.
+// renewalOwn are the flags of commands that create a new cluster from a state.
 type renewalOwn struct {
 	minLease              time.Duration
 	dropLeases, keepLocks bool
@@ -36,7 +36,7 @@ type renewalOwn struct {
 	fencesAbove           int64
 }
 
-// defaultMinLease is longer than the leases that common libraries give.
+// defaultMinLease is longer than the leases of common libraries.
 const defaultMinLease = time.Minute
 
 func (o *renewalOwn) rows() []option {
@@ -64,7 +64,7 @@ func (o *renewalOwn) rows() []option {
 
 const renewalHeading = "The new cluster"
 
-// renewal is what the flags mean.
+// renewal returns the renewal of the flags.
 func (o *renewalOwn) renewal() (fsm.Renewal, error) {
 	r := fsm.Renewal{
 		MinLeaseMillis: o.minLease.Milliseconds(), DropLeases: o.dropLeases, KeepLocks: o.keepLocks,
@@ -133,7 +133,7 @@ func (o *restoreOwn) rows() []option {
 	}, o.renewalOwn.rows()...)
 }
 
-// restoration is what the flags mean.
+// restoration returns the restoration of the flags.
 func (o *restoreOwn) restoration() (backup.Restoration, error) {
 	if o.dataDir == "" {
 		return backup.Restoration{}, usageError{errors.New("say where to: --data-dir")}
@@ -156,7 +156,7 @@ func (o *restoreOwn) restoration() (backup.Restoration, error) {
 	}, err
 }
 
-// checkDrill refuses flags that say which node is made.
+// checkDrill refuses flags of a node to be created.
 func (o *restoreOwn) checkDrill() error {
 	unset := newRestoreOwn()
 	switch {
@@ -214,10 +214,10 @@ func restore(ctx context.Context, args []string, stdout, _ io.Writer) error {
 	return p.err
 }
 
-// atFormat has what --at is exact to.
+// atFormat is the format of --at, with milliseconds.
 const atFormat = "2006-01-02T15:04:05.000Z07:00"
 
-// aboutTime says which flags help against a clock that was wrong.
+// aboutTime adds the flags that correct a wrong clock to an error.
 func aboutTime(err error) error {
 	if errors.Is(err, fsm.ErrEarlier) {
 		return fmt.Errorf("%w: say --at with the right time, or a later one, or --fences-above", err)
@@ -225,7 +225,7 @@ func aboutTime(err error) error {
 	return err
 }
 
-// whoAndWhere says who runs this program, and on which machine, for the log of a node.
+// whoAndWhere returns the user and the machine of this program, for the log of a node.
 func whoAndWhere() (name, host string) {
 	host, _ = os.Hostname()
 	name = fmt.Sprint("uid ", os.Getuid())
@@ -238,7 +238,7 @@ func whoAndWhere() (name, host string) {
 	return printable(name), printable(host)
 }
 
-// renewed says what became of a state.
+// renewed adds the changes of a renewed state.
 func (p *paper) renewed(r *fsm.Renewal, done *fsm.Renewed) {
 	if r.DropLeases {
 		p.line("leases", "%d keys with a time to live dropped", done.Dropped)
@@ -259,7 +259,8 @@ func (p *paper) renewed(r *fsm.Renewal, done *fsm.Renewed) {
 	}
 }
 
-// raisedSome refuses a pattern that raises nothing: it is a mistake, and would let fences repeat.
+// raisedSome returns an error if a pattern has raised no counter: it is probably a mistake, after which fences could
+// repeat.
 func raisedSome(r *fsm.Renewal, done *fsm.Renewed) error {
 	for i, raise := range r.Raises {
 		if done.Raised[i] == 0 {

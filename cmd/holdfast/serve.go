@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast/holdfast/server/secrets"
 )
 
-// serve runs one node until ctx ends or the node must not go on.
+// serve runs one node until ctx ends or the node fails.
 func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	check := false
 	c, err := serveFlags(&check).parse(args, stdout)
@@ -42,11 +42,11 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		logger.Warn("unknown setting", "node", c.Name, "variable", note)
 	}
 	hangup := make(chan os.Signal, 1)
-	signal.Notify(hangup, syscall.SIGHUP) // which would end the process
+	signal.Notify(hangup, syscall.SIGHUP) // by default it would end the process
 	defer signal.Stop(hangup)
 	s, err := server.New(c, logger.With("node", c.Name))
 	if unusable := new(secrets.Unusable); errors.As(err, unusable) {
-		return usageError{err} // a supervisor that starts it again changes nothing
+		return usageError{err} // a restart by a supervisor would fail, too
 	}
 	if err != nil {
 		return err
@@ -63,7 +63,7 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return s.Run(ctx)
 }
 
-// reloadOnHangup has the node read its credentials again at each signal, until stop is called.
+// reloadOnHangup reloads the node's credentials at each signal, until stop is called.
 func reloadOnHangup(signals <-chan os.Signal, s *server.Server) (stop func()) {
 	stopped := make(chan struct{})
 	go func() {
@@ -89,7 +89,7 @@ func serveFlags(check *bool) flagSet {
 	}}
 }
 
-// checkServe says what is wrong with the settings, or that nothing is.
+// checkServe prints the mistakes in the settings, or that there are none.
 func checkServe(c server.Config, strange []string, stdout io.Writer) error {
 	notes, err := server.Check(c)
 	if err == nil {
@@ -114,7 +114,7 @@ func newLogger(c server.LogConfig, w io.Writer) (*slog.Logger, error) {
 	if c.LogFormat == "json" {
 		o.ReplaceAttr = func(_ []string, a slog.Attr) slog.Attr {
 			if a.Value.Kind() == slog.KindDuration {
-				a.Value = slog.StringValue(a.Value.Duration().String()) // a number would be nanoseconds, without a word of it
+				a.Value = slog.StringValue(a.Value.Duration().String()) // a number would be nanoseconds without a unit
 			}
 			return a
 		}
@@ -123,10 +123,9 @@ func newLogger(c server.LogConfig, w io.Writer) (*slog.Logger, error) {
 	return slog.New(slog.NewTextHandler(w, o)), nil
 }
 
-// strangeVariables looks at variables that begin as settings do, and belong to no flag. A name that differs from a
-// flag's variable by a typing error is an error: the node would run without the setting. Other names may belong to
-// another program, as Kubernetes's for a service called holdfast do, and are only logged. Values are not shown: they
-// may be secrets.
+// strangeVariables returns variables that have the prefix of settings but belong to no flag. They may be another
+// program's, such as Kubernetes's for a service called holdfast, and are only logged. A name that is close to a flag's
+// is an error, as the node would run without the setting. Values are not shown, as they may be secrets.
 func strangeVariables(environ []string) (others []string, err error) {
 	var settings, known []string
 	c := server.DefaultConfig()
@@ -139,7 +138,7 @@ func strangeVariables(environ []string) (others []string, err error) {
 	for _, o := range append(client.lockRows(), newImportOwn().sourceRows()...) {
 		known = append(known, o.env())
 	}
-	// `holdfast lock` gives three to its command; the fourth is this program's own.
+	// `holdfast lock` sets some of these for its command, and this program the others for itself.
 	known = append(known, envFileVariable, "HOLDFAST_LOCK", "HOLDFAST_OWNER", "HOLDFAST_FENCE",
 		"HOLDFAST_TIMER_SLACK_IS_SET")
 	var slips []string
@@ -162,8 +161,8 @@ func strangeVariables(environ []string) (others []string, err error) {
 	return others, nil
 }
 
-// notify tells the service manager what the process does: "READY=1", "STOPPING=1". See
-// sd_notify(3). Without NOTIFY_SOCKET there is no service manager, and notify does nothing.
+// notify sends the process's state, such as "READY=1", to the service manager, as sd_notify(3) does. It does nothing
+// without NOTIFY_SOCKET.
 func notify(state string) error {
 	path := os.Getenv("NOTIFY_SOCKET")
 	if path == "" {

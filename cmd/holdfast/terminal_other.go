@@ -4,10 +4,10 @@ package main
 
 import "io"
 
-// ignoreTerminalInput is for Unix.
+// ignoreTerminalInput does nothing here.
 func ignoreTerminalInput() {}
 
-// terminalSize knows no terminal.
+// terminalSize returns a function that reports no terminal.
 func terminalSize(io.Writer) func() (rows, columns int, terminal bool) {
 	return func() (int, int, bool) { return 0, 0, false }
 }

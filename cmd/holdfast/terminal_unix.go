@@ -11,11 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ignoreTerminalInput lets a demo in the background run on, where reading from the terminal
-// would stop it: it reads the end of its input instead.
+// ignoreTerminalInput keeps a demo in the background from being stopped by a read from the terminal: the read fails.
 func ignoreTerminalInput() { signal.Ignore(syscall.SIGTTIN) }
 
-// terminalSize returns a function that says how large the terminal w is now, if w is one.
+// terminalSize returns a function that returns the present size of the terminal w, if w is one.
 func terminalSize(w io.Writer) func() (rows, columns int, terminal bool) {
 	f, isFile := w.(*os.File)
 	return func() (int, int, bool) {
@@ -27,7 +26,7 @@ func terminalSize(w io.Writer) func() (rows, columns int, terminal bool) {
 			return 0, 0, false
 		}
 		if size.Row == 0 || size.Col == 0 {
-			return 24, 80, true // a terminal that does not say
+			return 24, 80, true // the size is unknown
 		}
 		return int(size.Row), int(size.Col), true
 	}

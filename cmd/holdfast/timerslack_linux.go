@@ -9,26 +9,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// timerSlack is by how much the kernel may let a thread of this process sleep longer than
-// it asked for: see prctl(2), PR_SET_TIMERSLACK. With more, threads of Go that look for work oversleep: 5 ms
-// doubled the p99.9 of an acquire, 1 ms lowered it.
+// timerSlack is the time by which the kernel may prolong sleeps of this process's threads: see prctl(2),
+// PR_SET_TIMERSLACK. 5 ms doubled the p99.9 of an acquire, as Go's idle threads overslept; 1 ms lowered it.
 const timerSlack = time.Millisecond
 
-// slackIsSet tells the process that it has executed itself.
+// slackIsSet is the variable by which the process knows that it has executed itself.
 const slackIsSet = "HOLDFAST_TIMER_SLACK_IS_SET"
 
-// setTimerSlack has every thread of this process sleep with timerSlack, where Linux's
-// default is 50 µs. It is for one thread: Go's monitor (sysmon), which
-// looks every 20 µs for threads that are in a system call as long as the process does
-// anything. A node that syncs its log is in one most of the time, so these looks were
-// more than half of all switches between threads, and a quarter of a follower's CPU.
+// setTimerSlack sets the timer slack of all threads of this process to timerSlack, from Linux's default of 50 µs. It
+// matters for one thread, Go's monitor (sysmon), which wakes every 20 µs while the process is active, to find threads
+// in system calls. In a node, which syncs its log most of the time, these wake-ups were more than half of all context
+// switches, and a quarter of a follower's CPU.
 //
-// The slack is a thread's own and threads inherit it, but the monitor starts before main
-// does. So the process executes itself anew, once, with the same PID. Where that is not possible it
-// goes on as it is, which costs only speed; so does one that was started with a slack that is big
-// enough already (by systemd's TimerSlackNSec), or with none, as under a real-time policy.
+// Threads inherit the slack, but the monitor starts before main. So the process executes itself once more, with the
+// same PID. If that fails, it continues, which costs only speed. It also continues if its slack is large enough
+// already, by systemd's TimerSlackNSec, or if it has none, as under a real-time policy.
 //
-// It must be the first thing that main does.
+// main must call it first.
 func setTimerSlack() {
 	if os.Getenv(slackIsSet) != "" {
 		_ = os.Unsetenv(slackIsSet)
@@ -37,7 +34,7 @@ func setTimerSlack() {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if unix.Gettid() != unix.Getpid() {
-		return // what the kernel keeps for the first thread alone, such as PR_SET_PDEATHSIG, would be lost
+		return // executing would lose attributes of the first thread, such as PR_SET_PDEATHSIG
 	}
 	if slack := readSlack(); slack == 0 || slack >= timerSlack {
 		return
@@ -52,7 +49,7 @@ func setTimerSlack() {
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 0, 0, 0, 0) // to the default
 }
 
-// readSlack is this thread's; 0 if it has none or cannot be told.
+// readSlack returns this thread's slack, 0 if it has none or it is unknown.
 func readSlack() time.Duration {
 	slack, err := unix.PrctlRetInt(unix.PR_GET_TIMERSLACK, 0, 0, 0, 0)
 	if err != nil {

@@ -2,5 +2,5 @@
 
 package main
 
-// setTimerSlack is for Linux.
+// setTimerSlack does nothing here.
 func setTimerSlack() {}
