@@ -3,20 +3,20 @@
 //
 // It promises:
 //
-//   - A counter never goes back: the larger of the two numbers stays (FENCE.PASS's rule).
-//   - What is copied never ends sooner than at the source: the time to live is counted from the answer of the source,
-//     and given anew with each try. It ends later by the time of the two exchanges at most. A lease that ended sooner
-//     would have two holders.
-//   - A key that is there with another value stays as it is, and is reported.
-//   - Each key is there as a whole or not at all, whenever the program is killed; large keys grow under a name of their
-//     own (tempSuffix), which ends by itself. Another run does what is missing, and nothing twice.
-//   - Memory is bounded, whatever the keys are.
+//   - A counter never decreases: the larger of the two numbers is kept (FENCE.PASS's rule).
+//   - A copy never expires before the key at the source, since a lease that did would have two holders: its time to
+//     live is counted from the source's answer, and computed again for each attempt. It expires later by the time of
+//     the two exchanges at most.
+//   - A key that exists with another value is left unchanged, and reported.
+//   - Each key is copied completely or not at all, whenever the program is killed. A large key is copied under a
+//     temporary name (tempSuffix), which expires. Another run copies the missing keys, and none twice.
+//   - Memory is bounded for keys of any size.
 //
-// It does not promise a snapshot: keys that change meanwhile are copied as they are when their turn comes, each for
-// itself. The source is only read, by SCAN, TYPE, the reads of each type, PTTL, MULTI and WATCH.
+// It does not promise a snapshot: each key is copied as it is at one instant of its own. The source is only read, by
+// SCAN, TYPE, the reads of each type, PTTL, MULTI and WATCH.
 //
-// Here is the way of a page of keys; source.go has addresses and connections, read.go and
-// large.go how a key is read at one instant, target.go and import.lua how it is written.
+// This file copies pages of keys; source.go has addresses and connections, read.go and large.go read a key at one
+// instant, target.go and import.lua write it.
 package importer
 
 import (
@@ -33,38 +33,38 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// Job is what is to be copied.
+// Job selects the keys to be copied.
 type Job struct {
 	From *Source
 	To   *operator.Servers
 	// Counters are patterns of keys. A key is copied as a counter if it holds an integer and has no time to live.
 	Counters []string
 	Raise    int64 // is added to counters
-	// Leases are patterns of keys of all kinds, copied unless there is such a key.
+	// Leases are patterns of keys of all kinds. A key is copied unless it exists.
 	Leases []string
 	DryRun bool
 	// Progress, if not nil, is called after each page of keys.
 	Progress func(*Report)
 }
 
-// Tally counts keys that were copied, and those that were there already.
+// Tally counts keys that were copied, and keys that existed already.
 type Tally struct{ Copied, There int64 }
 
-// Report says what a job did so far.
+// Report is the progress of a job.
 type Report struct {
-	Keys     int64 // that the source has, about
-	Looked   int64 // that the source has named; one that moves meanwhile may be named twice
+	Keys     int64 // approximate number of keys at the source
+	Looked   int64 // keys named by SCAN; one that moves meanwhile may be named twice
 	Counters Tally
 	Leases   Tally
-	Gone     int64 // ended, or were deleted, before their turn
-	// Largest is the largest of the source's counters, raised.
+	Gone     int64 // expired or were deleted before they were read
+	// Largest is the largest of the source's counters, plus Raise.
 	Largest    int64
 	LargestKey string
 	Skipped    []Skipped // the most frequent reason first
-	Missing    []string  // in a dry run the first keys that would be copied
+	Missing    []string  // the first keys that would be copied, in a dry run
 }
 
-// Skipped are keys that match and were not copied.
+// Skipped are matching keys that were not copied.
 type Skipped struct {
 	Reason string
 	Count  int64
@@ -77,13 +77,12 @@ const (
 	maxReasons = 50
 )
 
-// skip is why a key is not copied.
+// skip is the reason why a key is not copied.
 type skip string
 
-// Error is the reason.
 func (s skip) Error() string { return string(s) }
 
-// Reasons that this side has.
+// Reasons that are found by this program.
 const (
 	skipOther   = skip("another value is there")
 	skipEnded   = skip("it has ended meanwhile")
@@ -96,12 +95,12 @@ const (
 		"another server of the target, a Redis Cluster, has its slot: repeat this with each primary as server")
 )
 
-// sourceError is the end of the job: the source cannot be read on.
+// sourceError is an error of the source, which ends the job.
 type sourceError struct{ error }
 
 func (e sourceError) Unwrap() error { return e.error }
 
-// work is a job under way.
+// work is a running job.
 type work struct {
 	*Job
 	target  *target
@@ -109,7 +108,7 @@ type work struct {
 	reasons map[string]int // indexes of Skipped
 }
 
-// Run copies. The report is good up to an error; another run does the rest.
+// Run copies the keys. The report is valid with an error, too; another run copies the rest.
 func (j *Job) Run(ctx context.Context) (*Report, error) {
 	w := &work{Job: j, target: newTarget(j.To, j.DryRun), report: &Report{}, reasons: map[string]int{}}
 	defer w.target.close()
@@ -159,7 +158,7 @@ func (w *work) all(ctx context.Context, r *reader) (err error) {
 	}
 }
 
-// failed says which of the two sides failed.
+// failed adds to an error whether the source or the cluster failed.
 func (w *work) failed(r *reader, err error) error {
 	if s := (sourceError{}); errors.As(err, &s) {
 		return fmt.Errorf("the source: %s: %w", r.addr, s.error)
@@ -171,7 +170,7 @@ func matches(patterns []string, key string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool { return p == "*" || protocol.Match(p, key, false) })
 }
 
-// some copies a few keys.
+// some copies a page of keys.
 func (w *work) some(ctx context.Context, r *reader, keys []string) error {
 	shapes, err := r.look(ctx, keys)
 	if err != nil {
@@ -187,7 +186,7 @@ func (w *work) some(ctx context.Context, r *reader, keys []string) error {
 		case w.unfit(&s) != "":
 			w.skip(s.key, w.unfit(&s))
 			continue
-		case s.kind == "string" && s.bytes > longestNumber && !matches(w.Leases, s.key):
+		case s.kind == "string" && s.bytes > maxNumber && !matches(w.Leases, s.key):
 			w.skip(s.key, skipNumber)
 			continue
 		case s.large():
@@ -207,7 +206,7 @@ func (w *work) some(ctx context.Context, r *reader, keys []string) error {
 	return w.group(ctx, r, group, true)
 }
 
-// unfit is why a key of that shape is not copied; "": it may be.
+// unfit returns the reason why a key of that shape is not copied, or "".
 func (w *work) unfit(s *shape) skip {
 	switch {
 	case counts[s.kind] == "":
@@ -236,7 +235,7 @@ func (w *work) one(ctx context.Context, r *reader, s shape) error {
 	return nil
 }
 
-// group copies small keys. A key whose kind has changed since it was looked at is looked at again, once.
+// group copies small keys. A key whose kind has changed since look is retried once.
 func (w *work) group(ctx context.Context, r *reader, shapes []shape, first bool) error {
 	if len(shapes) == 0 {
 		return nil
@@ -287,7 +286,7 @@ func (w *work) group(ctx context.Context, r *reader, shapes []shape, first bool)
 		case err != nil:
 			w.skip(of[i].key, skip(err.Error()))
 		case c.again && c.reply.Num != other:
-			w.count(tallies[i], of[i].key, written) // by an earlier try, most likely
+			w.count(tallies[i], of[i].key, written) // probably by an earlier attempt
 		default:
 			w.count(tallies[i], of[i].key, c.reply.Num)
 		}
@@ -295,7 +294,7 @@ func (w *work) group(ctx context.Context, r *reader, shapes []shape, first bool)
 	return w.lookAgain(ctx, r, again)
 }
 
-// lookAgain copies keys whose kind has changed.
+// lookAgain retries keys whose kind has changed.
 func (w *work) lookAgain(ctx context.Context, r *reader, keys []string) error {
 	if len(keys) == 0 {
 		return nil
@@ -318,7 +317,7 @@ func (w *work) lookAgain(ctx context.Context, r *reader, keys []string) error {
 	return w.group(ctx, r, shapes, false)
 }
 
-// call is what writes a small key, or why none does.
+// call returns the command that writes a small key, or the reason why it is not copied.
 func (w *work) call(it *item) (c *command, tally *Tally, why skip) {
 	mode := modeCopy
 	if w.DryRun {
@@ -344,7 +343,7 @@ func (w *work) call(it *item) (c *command, tally *Tally, why skip) {
 	return w.target.call(it, it.kind, mode, 0, it.words), &w.report.Leases, ""
 }
 
-// count counts what became of a key.
+// count counts the outcome of a key.
 func (w *work) count(t *Tally, key string, reply int64) {
 	switch reply {
 	case written:
@@ -359,7 +358,7 @@ func (w *work) count(t *Tally, key string, reply int64) {
 	}
 }
 
-// skip notes why a key is not copied.
+// skip records the reason why a key is not copied.
 func (w *work) skip(key string, why skip) {
 	reason := string(why)
 	at, known := w.reasons[reason]

@@ -13,27 +13,26 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// tempSuffix and random letters follow a large key's name in the name under which the key grows: a user who may write
-// keys of a prefix may write that, too. It ends tempLife after the last part was written.
+// The temporary name of a large copy is the key's name, tempSuffix and random letters, so that a user with rights to a
+// prefix may write it. It expires tempLife after the last part was written.
 const (
 	tempSuffix = ":holdfast-import:"
 	tempLife   = "600000"
 )
 
-// A large key is begun anew when it has changed while it was read, or when a part of its copy was lost.
+// A large copy is restarted if the key has changed while it was read, or if a part was lost.
 const (
 	maxTries  = 5  // after changes
 	maxLosses = 20 // after lost parts
 )
 
-// errChanged: the key has changed while it was read, or its copy has not grown as it should.
+// errChanged is the error of a key that has changed while it was read, or whose copy has an unexpected size.
 var errChanged = errors.New("it could not be copied at one instant")
 
-// errLost: it is not known what became of a part.
+// errLost is the error of a part with an unknown outcome.
 var errLost = errors.New("a part may not have arrived")
 
-// copyLarge copies a key in parts, under another name, and gives it its name when it is whole, unless there is such a
-// key.
+// copyLarge copies a key in parts under a temporary name, and renames the complete copy, unless the key exists.
 func (w *work) copyLarge(ctx context.Context, r *reader, s shape) (reply int64, err error) {
 	for changes, losses := 0, 0; changes < maxTries; {
 		reply, err = w.tryLarge(ctx, r, s)
@@ -49,7 +48,7 @@ func (w *work) copyLarge(ctx context.Context, r *reader, s shape) (reply int64, 
 	return 0, skip(err.Error())
 }
 
-// tryLarge copies a key if it stays as it is meanwhile.
+// tryLarge copies a key, and fails if the key changes meanwhile.
 func (w *work) tryLarge(ctx context.Context, r *reader, s shape) (reply int64, err error) {
 	there, err := w.target.do(ctx, "TYPE", s.key)
 	switch {
@@ -91,22 +90,22 @@ func (w *work) tryLarge(ctx context.Context, r *reader, s shape) (reply int64, e
 	return l.publish(ctx, it)
 }
 
-// part is how many elements a part has.
+// part returns the number of elements of a part.
 func (s *shape) part() int64 {
 	return max(1, min(partElements, partBytes/max(1, s.bytes/max(1, s.elements))))
 }
 
-// large is a large key under way.
+// large is the copy of a large key.
 type large struct {
 	*work
 	r        *reader
 	shape    shape
 	size     int64
-	compares bool   // the key is there: it is compared, and nothing written
-	temp     string // where it grows
+	compares bool   // the key exists, and is compared instead of written
+	temp     string // the temporary name
 }
 
-// parts reads all parts, and writes or compares them. A scan may name elements twice, but not without end.
+// parts reads all parts, and writes or compares them. A scan may name elements twice, a bounded number of times.
 func (l *large) parts(ctx context.Context) (alike bool, err error) {
 	cursor, most := firstCursor, 2*l.wordsOf(l.shape.elements+partElements)
 	for offset := int64(0); ; {
@@ -123,7 +122,7 @@ func (l *large) parts(ctx context.Context) (alike bool, err error) {
 		if err != nil {
 			return false, err
 		}
-		for len(words) > 0 { // a scan may give more than it was asked for
+		for len(words) > 0 { // a page of a scan may be larger than requested
 			n := min(len(words), 2*partElements)
 			if alike, err = l.part(ctx, words[:n], int(offset)); err != nil || !alike {
 				return alike, err
@@ -136,7 +135,7 @@ func (l *large) parts(ctx context.Context) (alike bool, err error) {
 	}
 }
 
-// wordsOf is how many words elements have.
+// wordsOf returns the number of words of that many elements.
 func (l *large) wordsOf(elements int64) int64 {
 	if l.shape.kind == "hash" || l.shape.kind == "zset" {
 		return 2 * elements
@@ -176,7 +175,7 @@ func (l *large) scanPart(ctx context.Context, cursor string) (next string, words
 	return v.Elems[0].Str, words, nil
 }
 
-// ask asks the source; WRONGTYPE and its like mean that the key has changed.
+// ask sends a command to the source. An error such as WRONGTYPE means that the key has changed.
 func (l *large) ask(ctx context.Context, words ...string) (protocol.Value, error) {
 	v, err := l.r.conn.Do(ctx, words...)
 	switch {
@@ -210,7 +209,7 @@ func (l *large) part(ctx context.Context, words []string, offset int) (alike boo
 	return true, refusedOne(commands)
 }
 
-// unchanged is the key's life at an instant until which it has not changed.
+// unchanged returns the key's time to live at an instant, and an error if the key has changed before.
 func (l *large) unchanged(ctx context.Context) (*item, error) {
 	vs, err := l.r.conn.Pipeline(ctx, []string{"MULTI"}, []string{"PTTL", l.shape.key}, []string{"EXEC"})
 	if err != nil {
@@ -224,7 +223,7 @@ func (l *large) unchanged(ctx context.Context) (*item, error) {
 	return nil, errChanged
 }
 
-// compared ends a comparison: the counts must be alike, too, and the life no shorter.
+// compared ends a comparison. The counts must be equal, too, and the time to live not shorter.
 func (l *large) compared(ctx context.Context, it *item) (reply int64, err error) {
 	count, err := l.target.do(ctx, counts[l.shape.kind], l.shape.key)
 	if err != nil {
@@ -243,7 +242,7 @@ func (l *large) compared(ctx context.Context, it *item) (reply int64, err error)
 	return c.reply.Num, refusal(c.reply)
 }
 
-// publish gives the whole copy its name and its life.
+// publish renames the complete copy, and sets its time to live.
 func (l *large) publish(ctx context.Context, it *item) (reply int64, err error) {
 	defer l.drop(ctx)
 	count, err := l.target.do(ctx, counts[l.shape.kind], l.temp)
@@ -269,20 +268,20 @@ func (l *large) publish(ctx context.Context, it *item) (reply int64, err error) 
 		return 0, err
 	}
 	if done := commands[3].reply; len(done.Elems) != 2 || done.Elems[1].Num == 0 {
-		return 0, errChanged // somebody has made the key: it is compared
+		return 0, errChanged // another client has created the key; the next attempt compares it
 	}
 	return written, nil
 }
 
-// drop removes what has grown. What stays ends by itself.
+// drop deletes the incomplete copy. If that fails, it expires.
 func (l *large) drop(ctx context.Context) {
 	if l.temp != "" && ctx.Err() == nil {
 		_, _ = l.target.do(ctx, "DEL", l.temp)
 	}
 }
 
-// once runs a transaction in one exchange: to push to a list twice would be wrong. If it is not known what became of
-// it, the key is begun anew.
+// once runs a transaction in a single attempt, as it must not push to a list twice. If its outcome is unknown, the copy
+// is restarted.
 func (t *target) once(ctx context.Context, commands []*command) error {
 	err := t.try(ctx, commands)
 	switch {
@@ -301,7 +300,7 @@ func (t *target) once(ctx context.Context, commands []*command) error {
 	return fmt.Errorf("%w: %w", errLost, err)
 }
 
-// refusedOne is the first error among the replies of a transaction.
+// refusedOne returns the first error among the replies of a transaction.
 func refusedOne(commands []*command) error {
 	for _, c := range commands {
 		for _, v := range append([]protocol.Value{c.reply}, c.reply.Elems...) {

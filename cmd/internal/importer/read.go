@@ -11,22 +11,22 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// Bounds of what is in memory at a time.
+// Bounds of the memory for keys.
 const (
 	groupKeys  = 100     // read in one exchange
 	groupBytes = 4 << 20 // about
-	// A collection with more elements or bytes is large: it is read in parts of these sizes.
+	// A collection with more elements or bytes is large, and read in parts of these sizes.
 	partElements = 512
 	partBytes    = 1 << 20
-	// maxString is the longest string that is copied: Holdfast takes no longer word by default.
+	// maxString bounds a copied string, as Holdfast by default accepts no longer argument.
 	maxString = 8 << 20
-	// longestNumber is the length of -2^63.
-	longestNumber = 20
-	// firstCursor begins a scan; as the next cursor it ends the scan.
+	// maxNumber is the length of -2^63.
+	maxNumber = 20
+	// firstCursor is the cursor that begins a scan, and that is returned at its end.
 	firstCursor = "0"
 )
 
-// counts are the words that count what a key of a kind has, and reads those that read all of it.
+// counts has, by kind, the command that counts a key's elements, and reads the one that reads them all.
 var (
 	counts = map[string]string{"string": "STRLEN", "hash": "HLEN", "list": "LLEN", "set": "SCARD", "zset": "ZCARD"}
 	reads  = map[string][]string{
@@ -39,10 +39,10 @@ var (
 	adds  = map[string]string{"hash": "HSET", "list": "RPUSH", "set": "SADD", "zset": "ZADD"}
 )
 
-// shape is what a key is before it is read.
+// shape is the kind and size of a key, before it is read.
 type shape struct {
 	key, kind string
-	elements  int64 // of a string: bytes
+	elements  int64 // or bytes of a string
 	bytes     int64
 }
 
@@ -53,22 +53,22 @@ func (s *shape) large() bool {
 // item is a key as it was at one instant.
 type item struct {
 	shape
-	words []string // of the value, as the command that writes it has them behind the key
-	// leftMillis is the time to live, or noEnd, at an instant before answered.
+	words []string // the value, as the arguments after the key in the command that writes it
+	// leftMillis is the time to live at an instant before answered, or noEnd.
 	leftMillis int64
 	answered   time.Time
 }
 
-// What PTTL replies in place of a time to live. Redis before 6 lets a key end within a transaction, and before 6.0.9
+// PTTL's replies instead of a time to live. In Redis before 6 a key can expire within a transaction, and before 6.0.9
 // under WATCH.
 const (
 	noEnd = -1
 	ended = -2
 )
 
-// life is the time to live in milliseconds that lets the copy end no sooner than the key at the source, if it is
-// written from now on; 0: no end; negative: it is over. PTTL may be a millisecond short. It counts in milliseconds,
-// since a time.Duration holds 292 years at most.
+// life returns the copy's time to live in milliseconds, if it is written now or later, so that it does not expire
+// before the key at the source: 0 for no end, negative if it has expired. PTTL may be a millisecond short. The result
+// is no time.Duration, which holds 292 years at most.
 func (it *item) life(now time.Time) int64 {
 	if it.leftMillis == noEnd {
 		return 0
@@ -80,7 +80,7 @@ func (it *item) life(now time.Time) int64 {
 	return min(left, math.MaxInt64-1) + 1
 }
 
-// scan is a page of keys, and the cursor of the next.
+// scan returns a page of keys, and the cursor of the next one.
 func (r *reader) scan(ctx context.Context, cursor, pattern string) (next string, keys []string, err error) {
 	words := []string{"SCAN", cursor, "COUNT", "1000"}
 	if pattern != "" {
@@ -96,7 +96,7 @@ func (r *reader) scan(ctx context.Context, cursor, pattern string) (next string,
 	return v.Elems[0].Str, texts(v.Elems[1].Elems), nil
 }
 
-// isPage reports whether a reply to SCAN and its like is a page, and the scan goes on from cursor or ends.
+// isPage reports whether a reply to SCAN or a similar command is a page, with another cursor or the end of the scan.
 func isPage(v protocol.Value, cursor string) bool {
 	return len(v.Elems) == 2 && (v.Elems[0].Str != cursor || cursor == firstCursor)
 }
@@ -109,7 +109,7 @@ func texts(vs []protocol.Value) []string {
 	return words
 }
 
-// look asks what keys are. The kind of a key that is gone is "none".
+// look returns the shapes of keys. The kind of a missing key is "none".
 func (r *reader) look(ctx context.Context, keys []string) ([]shape, error) {
 	shapes := make([]shape, len(keys))
 	var commands [][]string
@@ -139,7 +139,7 @@ func (r *reader) look(ctx context.Context, keys []string) ([]shape, error) {
 		return nil, err
 	}
 	for _, s := range of {
-		s.elements, vs = vs[0].Num, vs[1:] // of an error: 0; to read the key tells more
+		s.elements, vs = vs[0].Num, vs[1:] // 0 after an error, which reading the key reports
 		s.bytes = s.elements
 		if s.kind != "string" {
 			s.bytes = s.elements * 64
@@ -151,8 +151,8 @@ func (r *reader) look(ctx context.Context, keys []string) ([]shape, error) {
 	return shapes, nil
 }
 
-// readAll reads keys, each at one instant. An item of a key that is gone has no words; one whose kind has changed
-// meanwhile has another kind. refused is why a key cannot be read, by its number.
+// readAll reads keys, each at one instant. The item of a missing key has no words; that of a key whose kind has changed
+// meanwhile has another kind. refused has the reasons why keys cannot be read, by index.
 func (r *reader) readAll(ctx context.Context, shapes []shape) (items []item, refused map[int]string, err error) {
 	var commands [][]string
 	for _, s := range shapes {
@@ -174,7 +174,7 @@ func (r *reader) readAll(ctx context.Context, shapes []shape) (items []item, ref
 		for _, v := range append(vs[4*i:4*i+4:4*i+4], done.Elems...) {
 			if v.IsError() {
 				refused[i] = v.Str
-				break // the first says why
+				break // the first error suffices
 			}
 		}
 		if refused[i] == "" && len(done.Elems) == 2 && done.Elems[1].Num != ended {
@@ -187,7 +187,7 @@ func (r *reader) readAll(ctx context.Context, shapes []shape) (items []item, ref
 	return items, refused, err
 }
 
-// valueWords are the words by which a value is written. None: the key is gone.
+// valueWords returns the arguments that write a value, none if the key is missing.
 func valueWords(kind string, v protocol.Value) []string {
 	if kind == "string" {
 		if v.IsNull() {
@@ -204,10 +204,10 @@ func valueWords(kind string, v protocol.Value) []string {
 	return words
 }
 
-// errFieldLives is why a hash is not copied whose fields end by themselves.
+// errFieldLives is the reason why a hash with expiring fields is not copied.
 const errFieldLives = "a hash with fields that have a time to live: Holdfast has none of these"
 
-// fieldLives refuses hashes that have fields with lives of their own.
+// fieldLives refuses hashes with expiring fields.
 func (r *reader) fieldLives(ctx context.Context, items []item, refused map[int]string) error {
 	var commands [][]string
 	var of []int
@@ -225,7 +225,7 @@ func (r *reader) fieldLives(ctx context.Context, items []item, refused map[int]s
 	return err
 }
 
-// fieldLifeWords asks for the lives of the fields in the words of a hash.
+// fieldLifeWords returns the command for the times to live of a hash's fields.
 func fieldLifeWords(key string, pairs []string) []string {
 	words := []string{"HPTTL", key, "FIELDS", strconv.Itoa(len(pairs) / 2)}
 	for i := 0; i+1 < len(pairs); i += 2 {

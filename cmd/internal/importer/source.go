@@ -15,30 +15,30 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// Source is the Redis server, its replicated group, or its cluster, that keys are read from.
+// Source is the Redis server, replicated group or cluster from which keys are read.
 type Source struct {
 	operator.Servers
-	// Service is what Sentinels call the group: then Addrs are theirs. Empty: Addrs has the server.
+	// Service is the name of the group at Sentinels, whose addresses are Addrs. If it is "", Addrs has the server.
 	Service          string
 	SentinelPassword string
 	Encrypted        bool // the address wants TLS
 }
 
-// Ports of Redis and of its Sentinel, where an address has none.
+// The default ports of Redis and of its Sentinel.
 const (
 	redisPort    = "6379"
 	sentinelPort = "26379"
 )
 
-// patience is for one exchange.
+// patience bounds one exchange with the source.
 const patience = 20 * time.Second
 
-// ErrURL is an address that is none.
+// ErrURL is the error of an invalid address.
 var ErrURL = errors.New(
 	"use redis://[user:password@]host[:port][/db], rediss:// for TLS, or redis+sentinel://host[:port],…/service[/db]")
 
-// ParseSource reads an address as redis-cli takes it by -u, or Sentinels with the name of their group. A password
-// without a user may stand alone before the @.
+// ParseSource parses an address as redis-cli's -u does, or Sentinels with the name of their group. A password without a
+// user may precede the @.
 func ParseSource(text string) (*Source, error) {
 	scheme, rest, _ := strings.Cut(text, "://")
 	s := &Source{Servers: operator.Servers{RESP2: true, Name: "holdfast-import"}}
@@ -91,7 +91,7 @@ func ParseSource(text string) (*Source, error) {
 	return s, nil
 }
 
-// address is host with a port; no host is this machine, as for redis-cli.
+// address joins host and port. "" is this machine, as for redis-cli.
 func address(host, port string) (string, error) {
 	if h, p, err := net.SplitHostPort(host); err == nil && p != "" {
 		host, port = h, p
@@ -111,8 +111,8 @@ func address(host, port string) (string, error) {
 type reader struct {
 	addr       string
 	conn       *operator.Conn
-	fieldTimes bool // its hashes may have fields that end by themselves
-	sized      bool // it says what a key takes in memory
+	fieldTimes bool // its hashes may have fields with a time to live
+	sized      bool // it supports MEMORY USAGE
 }
 
 // open connects to the server, or to each primary of the cluster.
@@ -148,7 +148,7 @@ func closeAll(readers []*reader) {
 	}
 }
 
-// primary is the address of the server that takes writes: others may be behind.
+// primary returns the address of the group's primary, as replicas may be behind.
 func (s *Source) primary(ctx context.Context) (string, error) {
 	if s.Service == "" {
 		return s.Addrs[0], nil
@@ -174,7 +174,7 @@ func (s *Source) primary(ctx context.Context) (string, error) {
 	return "", failed
 }
 
-// reader connects to one server, and asks what it can do.
+// reader connects to one server, and detects its features.
 func (s *Source) reader(ctx context.Context, addr string) (*reader, error) {
 	conn, err := s.Dial(ctx, addr, patience)
 	if err != nil {
@@ -186,7 +186,7 @@ func (s *Source) reader(ctx context.Context, addr string) (*reader, error) {
 		conn.Close()
 		return nil, fmt.Errorf("%s: %w", addr, err)
 	}
-	// A user of few rights may not ask for the role. Holdfast's followers are never behind.
+	// The user may have no right to ROLE. Holdfast's followers are never behind.
 	if role := vs[0]; len(role.Elems) > 2 && role.Elems[0].Str == "slave" && !r.isHoldfast(ctx) {
 		conn.Close()
 		return nil, fmt.Errorf("%s is a replica, and may be behind: name its primary, %s", addr,
@@ -202,14 +202,14 @@ func (r *reader) isHoldfast(ctx context.Context) bool {
 	return err == nil && strings.Contains(v.Str, "holdfast_version:")
 }
 
-// flagsOfSource puts the flags of the source into errors that name the flags of the cluster.
+// flagsOfSource replaces the cluster's flags in errors by the source's.
 var flagsOfSource = strings.NewReplacer(
 	"say --tls-ca FILE, or --tls for a certificate of a public CA", "use rediss:// in --from",
 	"leave the flags of TLS out", "use redis:// in --from",
 	"--password-file", "--from-password-file", "--tls-", "--from-tls-", "the node", "the server",
 )
 
-// clusterPrimaries are the addresses of a Redis Cluster's primaries with slots, none if the server is no part of one.
+// clusterPrimaries returns the addresses of a Redis Cluster's primaries with slots, none without a cluster.
 func clusterPrimaries(ctx context.Context, first *reader) (addrs []string, err error) {
 	info, err := first.conn.Do(ctx, "INFO", "cluster")
 	if err != nil || !strings.Contains(info.Str, "cluster_enabled:1") {

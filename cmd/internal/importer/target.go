@@ -18,7 +18,7 @@ import (
 //go:embed import.lua
 var script string
 
-// What import.lua replies.
+// Replies of import.lua.
 const (
 	written = 1
 	same    = 0
@@ -34,21 +34,21 @@ const (
 	modeLife = "life"
 )
 
-// giveUp is how long nothing may come of tries at the target: a failover takes a second.
+// giveUp is how long attempts at the target may fail. A failover takes a second.
 const giveUp = 30 * time.Second
 
-// pause is between two tries.
+// pause is the time between two attempts.
 const pause = 100 * time.Millisecond
 
-// hopeless are the beginnings of errors that every further key would meet.
+// hopeless are prefixes of errors that every further key would get, too.
 var hopeless = []string{"OOM", "NOPERM", "NOAUTH", "READONLY", "MISCONF", "ERR unknown command"}
 
-// target writes to the cluster. What is tried again may have been done before: all commands here may be.
+// target writes to the cluster. It retries commands with an unknown outcome, so all its commands are idempotent.
 type target struct {
 	servers *operator.Servers
-	conn    *operator.Conn // nil: none
+	conn    *operator.Conn // or nil
 	sha     string
-	loaded  bool // the script, on conn
+	loaded  bool // the script is loaded at conn's node
 	dry     bool
 }
 
@@ -64,18 +64,16 @@ func (t *target) close() {
 	}
 }
 
-// command is one command, whose words may depend on the instant at which it is sent; without words it is too late for
-// it.
+// command is one command. Its words may depend on the instant at which it is sent; it has none if it is too late.
 type command struct {
 	words func(now time.Time) []string
 	reply protocol.Value
 	done  bool
 	late  bool
-	again bool // an earlier try may have been applied
+	again bool // an earlier attempt may have been applied
 }
 
-// run runs commands until each has an answer that another try would not change. Errors among these are not an error of
-// run.
+// run runs commands until each has a final answer, which may be an error. err is not one of these.
 func (t *target) run(ctx context.Context, commands ...*command) error {
 	until := time.Now().Add(giveUp)
 	for {
@@ -111,7 +109,7 @@ func open(commands []*command) (n int) {
 	return n
 }
 
-// try sends what has no answer yet, once.
+// try sends all commands without an answer, once.
 func (t *target) try(ctx context.Context, commands []*command) error {
 	if err := t.connect(ctx); err != nil {
 		return err
@@ -153,7 +151,7 @@ func (t *target) try(ctx context.Context, commands []*command) error {
 	return err
 }
 
-// connect connects to a node that answers, and has the script there. A dry run leaves not even a script behind.
+// connect connects to a node that answers, and loads the script there, except in a dry run.
 func (t *target) connect(ctx context.Context) (err error) {
 	if t.conn == nil {
 		t.loaded = false
@@ -175,7 +173,7 @@ func (t *target) connect(ctx context.Context) (err error) {
 	return nil
 }
 
-// call is a call of import.lua for an item, with these words of its value.
+// call returns a call of import.lua for an item, with these words of its value.
 func (t *target) call(it *item, kind, mode string, offset int, words []string) *command {
 	return &command{words: func(now time.Time) []string {
 		life := it.life(now)
@@ -191,7 +189,7 @@ func (t *target) call(it *item, kind, mode string, offset int, words []string) *
 	}}
 }
 
-// fixed is a command whose words do not depend on the instant.
+// fixed returns a command whose words do not depend on the instant.
 func fixed(words ...string) *command {
 	return &command{words: func(time.Time) []string { return words }}
 }
@@ -205,8 +203,8 @@ func (t *target) do(ctx context.Context, words ...string) (protocol.Value, error
 	return c.reply, fatal(c.reply)
 }
 
-// fatal is the error of a reply that every further command would meet, too. A key that the user may not write is no
-// other key's matter.
+// fatal returns the error of a reply if every further command would get it, too. A missing right to one key is not
+// fatal.
 func fatal(v protocol.Value) error {
 	text := strings.TrimPrefix(v.Str, "EXECABORT Transaction discarded because of: ")
 	for _, prefix := range hopeless {
@@ -217,7 +215,7 @@ func fatal(v protocol.Value) error {
 	return nil
 }
 
-// refusal is the error of a reply, if it is one.
+// refusal returns the error of a reply, or nil.
 func refusal(v protocol.Value) error {
 	if err := fatal(v); err != nil || !v.IsError() {
 		return err
@@ -228,8 +226,8 @@ func refusal(v protocol.Value) error {
 	return skip("refused: " + v.Str)
 }
 
-// RaiseFences lets no fence of the native locks of a cluster be above or less, and returns the largest number that none
-// will be. That may be done twice.
+// RaiseFences makes all later fences of a cluster's native locks larger than above, and returns the largest number that
+// no later fence has. It is idempotent.
 func RaiseFences(ctx context.Context, to *operator.Servers, above int64) (reached int64, err error) {
 	t := newTarget(to, true) // no script is needed
 	defer t.close()
