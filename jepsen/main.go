@@ -1,11 +1,10 @@
-// Command jepsen runs a cluster of real processes, breaks things, and judges what its clients saw.
+// Command jepsen runs a cluster of real processes, makes faults, and judges the history of its clients.
 //
 //	go run ./jepsen --workload all --nemesis mixed --time 60s
 //
-// It promises: exit status 0 only for a history that every checker found valid, from a run in which no
-// process ended by itself, every node served again when all was mended, and all replicas
-// agreed in the end; 1 when something was found; 2 when nothing could be shown. The same seed
-// gives the same schedule of faults.
+// It promises: exit status 0 only if every checker found the history valid, no process ended by itself, every node
+// served again after all faults were mended, and all replicas agreed in the end; 1 if something was found; 2 if nothing
+// could be shown. The same seed gives the same schedule of faults.
 //
 // The server is a black box: of the project jepsen imports protocol and nothing else.
 //

@@ -24,11 +24,11 @@ import (
 )
 
 const (
-	// startLimit is how long a cluster may take to serve at first, and again when all is mended.
+	// startLimit bounds the time until a cluster serves, at the start and after all faults are mended.
 	startLimit = time.Minute
 	// finalLimit bounds the last reads.
 	finalLimit = time.Minute
-	// settle is how long after a fault the service may take until clocks run again.
+	// settle is the time after a fault in which clocks of leases may still stand.
 	settle = 6 * time.Second
 )
 
@@ -83,7 +83,7 @@ func run(ctx context.Context, args []string) (int, error) {
 		return exitUnknown, err
 	}
 	if rep.Verdict == checker.Valid {
-		// A hundred megabytes that no reader will look at.
+		// A valid run's data of a hundred megabytes is of no use.
 		if err := os.RemoveAll(filepath.Join(dir, "data")); err != nil {
 			return exitUnknown, fmt.Errorf("remove data: %w", err)
 		}
@@ -105,7 +105,7 @@ func exitCode(v checker.Verdict) int {
 	return exitUnknown
 }
 
-// trial is a run under way.
+// trial is a run of the program.
 type trial struct {
 	o   *options
 	dir string
@@ -117,14 +117,14 @@ type trial struct {
 	recorder *history.Recorder
 	loads    []workload.Load
 	settings *workload.Options
-	findings []string // about the service as a whole: it does not serve
+	findings []string // failures of the whole service to serve
 	shown    []string // by faults
 	judged   int      // how often the cluster had to serve
-	stalls   []string // when it did not
+	stalls   []string // the times at which it did not
 
 	disks     *disks.Disks // nil without
 	supported []string     // faults that disks make possible
-	skipped   []string     // faults that were asked for and are not possible, and why
+	skipped   []string     // requested faults that are impossible, with the reasons
 	verdict   checker.Verdict
 
 	// With hostile clients:
@@ -162,7 +162,7 @@ func (t *trial) do(ctx context.Context) (*report.Report, error) {
 	return t.judge(context.WithoutCancel(ctx)), nil
 }
 
-// spares is the number of places at which no node runs at first: for the faults of members, and clusters of backups.
+// spares returns the number of places without a node at first, for faults of members and clusters of backups.
 func (t *trial) spares() int {
 	asked, err := schedule.Select(nemesis.Kinds(), t.o.nemesis, nemesis.Names())
 	if err != nil || t.o.target != "holdfast" || t.o.nodes < 3 || !slices.ContainsFunc(asked, func(k schedule.Kind) bool {
@@ -173,10 +173,10 @@ func (t *trial) spares() int {
 	return 2
 }
 
-// places are where nodes may run.
+// places returns the names of places where nodes may run.
 func (t *trial) places() []string { return network.Nodes(t.o.nodes + t.spares()) }
 
-// openNet builds the best net that is possible, or the net that was asked for.
+// openNet builds the requested net, or the best one that is possible.
 func (t *trial) openNet() error {
 	n := len(t.places())
 	if t.o.target == "redis-sentinel" {
@@ -201,8 +201,7 @@ func (t *trial) openNet() error {
 	return nil
 }
 
-// openDisks makes disks whose power can be cut if that is among the faults; without disks those
-// faults are left out.
+// openDisks creates disks whose power can be cut if the faults need them. If it cannot, these faults are skipped.
 func (t *trial) openDisks() error {
 	asked, err := schedule.Select(nemesis.Kinds(), t.o.nemesis, nemesis.Names())
 	if err != nil || t.o.target != "holdfast" || !slices.ContainsFunc(asked, func(k schedule.Kind) bool {
@@ -224,13 +223,13 @@ func (t *trial) openDisks() error {
 	return nil
 }
 
-// skip takes note of faults that were asked for and are left out.
+// skip records requested faults that are skipped.
 func (t *trial) skip(faults, why string) {
 	t.log.Warn("skipped", "faults", faults, "why", why)
 	t.skipped = append(t.skipped, faults+": "+why)
 }
 
-// closeDisks unmounts the disks. What was on them is kept if the run is not valid.
+// closeDisks unmounts the disks, and keeps their contents if the run is not valid.
 func (t *trial) closeDisks() error {
 	if t.disks == nil {
 		return nil
@@ -355,7 +354,7 @@ func (t *trial) dataDir(member string) string {
 	return filepath.Join(t.dir, "data", member)
 }
 
-// judge asks all checkers.
+// judge runs all checkers.
 func (t *trial) judge(ctx context.Context) *report.Report {
 	looked, disagree := 0, []string(nil)
 	if t.findings == nil {

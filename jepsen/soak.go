@@ -22,13 +22,13 @@ import (
 // leave the report.
 const soakEnv = "HOLDFAST_JEPSEN_SOAK"
 
-// telling is how the lines of a verdict begin that a soak shows, beside those that are not valid.
+// telling has prefixes of the lines of a verdict that a soak shows besides those that are not valid.
 var telling = []string{"skipped: ", "bystanders ", "bounds: ", "longest time ", "slowest recovery: ", "jepsen: "}
 
-// maxShown is how many lines a soak shows of a run.
+// maxShown bounds the lines that a soak shows of a run.
 const maxShown = 20
 
-// short is what a run printed, in a few lines.
+// short returns the most important lines of a run's output.
 func short(out string) string {
 	var lines []string
 	bad := false
@@ -43,8 +43,8 @@ func short(out string) string {
 	return strings.Join(lines, "")
 }
 
-// soak runs seed after seed for as long as told, each in a process of its own, and keeps the
-// reports of runs that are not valid. The exit code is the worst run's. soak calls ran after each.
+// soak runs seed after seed for the given time, each in a process of its own, and keeps the reports of runs that are
+// not valid. The exit code is the worst run's. soak calls ran after each run.
 func soak(ctx context.Context, o *options, args []string, ran func()) (int, error) {
 	self, err := os.Executable()
 	if err != nil {

@@ -8,22 +8,21 @@ import (
 	"github.com/holdfast/holdfast/jepsen/internal/history"
 )
 
-// Outage is the account of one fault: how long no client was served, and how long it took after
-// the fault until every node served again.
+// Outage has the effects of one fault: how long no client was served, and how long after the fault every node served
+// again.
 type Outage struct {
 	Fault history.Fault `json:"fault"`
-	// Silence is the longest time without a single successful operation, by anybody, that
-	// overlaps the fault or the time until all nodes served again.
+	// Silence is the longest time without a successful operation of any client that overlaps the fault or the time
+	// until all nodes served again.
 	Silence time.Duration `json:"silence"`
-	// Recovery is the time from the fault's end, and from the end of faults that overlap, to the first success
-	// on the slowest node; negative: a node was not heard of again before the next fault, and
-	// was later.
+	// Recovery is the time from the end of the fault, and of overlapping ones, to the first success on the slowest
+	// node. It is negative if a node served again only after the next fault.
 	Recovery time.Duration `json:"recovery"`
 	Slowest  string        `json:"slowest,omitempty"` // that node
 }
 
-// Availability gives the account of every fault, in order of time. The account is no verdict: a majority
-// that is cut off cannot serve.
+// Availability returns the outages of all faults, in order of time. They are no verdict, as a cluster without a
+// majority cannot serve.
 func Availability(h *history.History) []Outage {
 	var nodes []string
 	var good []history.Op

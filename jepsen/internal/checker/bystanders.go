@@ -7,8 +7,8 @@ import (
 	"github.com/holdfast/holdfast/jepsen/internal/history"
 )
 
-// What hostile clients may do to others. The server promises a second on a machine of its own; here all nodes,
-// all clients and the hostile clients share a machine.
+// Bounds of the effect of hostile clients on others. The server promises a second on a machine of its own; here all
+// nodes and clients share a machine.
 const (
 	// MaxSilence is the longest time in which no client is served.
 	MaxSilence = 5 * time.Second
@@ -16,9 +16,9 @@ const (
 	MaxNodeSilence = 10 * time.Second
 )
 
-// Bystanders judges what clients saw of hostile clients, whose faults are of the group. A
-// fault during which something else was broken says nothing; a silence after the next fault has
-// begun counts for the next fault. A node that no client asked meanwhile was no member.
+// Bystanders judges the effect of hostile clients, whose faults are of the group, on other clients. It ignores a fault
+// that overlaps another kind. A silence after the beginning of the next fault counts for that one. A node without
+// requests meanwhile was no member.
 func Bystanders(h *history.History, group string) Result {
 	var good []history.Op
 	nodes := map[string][]history.Op{}

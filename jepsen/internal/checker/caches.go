@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast/holdfast/jepsen/internal/history"
 )
 
-// Caches checks what clients have in caches, of keys whose values grow.
+// Caches checks the caches of clients, for keys whose values only grow.
 //
 //	raise  value            the key has the value or a larger one
 //	read          -> [value]

@@ -64,8 +64,8 @@ func Beliefs(ops []history.Op, c Clocks) []Belief {
 				beliefs = append(beliefs, Belief{o.In(0), o.Return, end, o})
 			}
 		case o.F == "release" && held, o.F == "extend" && o.Outcome == history.OK && held:
-			// A client that is told that another holds the lock stops as well; whether the answer came
-			// too early is judged by findLost, from the belief before the question.
+			// A client that is denied its lock ends its belief, too. findLost judges from the belief before the
+			// question whether the denial came too early.
 			beliefs[n].Until = min(beliefs[n].Until, o.Call)
 			delete(last, o.In(0))
 		}
@@ -75,7 +75,7 @@ func Beliefs(ops []history.Op, c Clocks) []Belief {
 }
 
 func findTwoHolders(r *Result, key string, beliefs []Belief) {
-	// The belief so far that lasts longest is the belief a newcomer meets, if any.
+	// A new belief overlaps an earlier one if it overlaps the one that lasts longest.
 	longest := -1
 	for i, b := range beliefs {
 		if b.Until <= b.From {
@@ -93,7 +93,7 @@ func findTwoHolders(r *Result, key string, beliefs []Belief) {
 	}
 }
 
-// findLost looks for replies that deny a lease which ran all through the operation.
+// findLost looks for replies that deny a lease, although it ran during the whole operation.
 func findLost(r *Result, key string, ops []history.Op, beliefs []Belief, c Clocks) {
 	full := fullLeases(ops, c)
 	for i := range ops {
@@ -118,8 +118,8 @@ func findLost(r *Result, key string, ops []history.Op, beliefs []Belief, c Clock
 	}
 }
 
-// fullLeases gives, for each release and extension that says "not yours", the end of the
-// lease that the owner had when it asked, if nothing the owner did can have ended the lease before.
+// fullLeases returns, for each denied release and extension, the end of the lease that the owner had at its call,
+// unless an earlier operation of the owner may have ended it.
 func fullLeases(ops []history.Op, c Clocks) map[int]int64 {
 	type lease struct {
 		until int64

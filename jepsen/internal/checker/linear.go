@@ -81,7 +81,7 @@ type search struct {
 	verdict porcupine.CheckResult
 }
 
-// tells reports whether a's timeline is worth more than b's: a fault first, then size.
+// tells reports whether a's timeline is more informative than b's: a fault counts first, then size.
 func tells(a, b search) bool {
 	if (a.verdict == porcupine.Ok) != (b.verdict == porcupine.Ok) {
 		return b.verdict == porcupine.Ok

@@ -16,9 +16,8 @@ import (
 //	append    value -> [the number of values after it]
 //	read-list       -> the values
 //
-// Every read must be the beginning of the longest read; what was appended before a read
-// began must be in it, at the place the append's reply said; what surely failed must not be there; and
-// no value is there twice.
+// Every read must be a prefix of the longest read. It must have each value whose append returned before the read began,
+// at the position of the append's reply, no value of a failed append, and no value twice.
 func List(h *history.History) Result {
 	r := newResult("list", h.Count(history.OK))
 	for key, ops := range h.ByKey() {
@@ -75,8 +74,7 @@ func checkAppends(r *Result, key string, ops []history.Op, place map[int64]int, 
 	}
 }
 
-// checkReads checks that the list as clients saw it never went back: what had been seen or
-// acknowledged when an operation began is a lower bound for the operation.
+// checkReads checks that no operation sees a shorter list than any that was read or acknowledged before it began.
 func checkReads(r *Result, key string, ops []history.Op, place map[int64]int, longest *history.Op) {
 	seen, source := 0, (*history.Op)(nil)
 	floor, because := map[*history.Op]int{}, map[*history.Op]*history.Op{}
@@ -109,8 +107,7 @@ func checkReads(r *Result, key string, ops []history.Op, place map[int64]int, lo
 	}
 }
 
-// lists is the state of a group of keys: the list each one holds. It is never
-// changed in place.
+// lists is the state of a group of keys: the list of each. It is immutable.
 type lists map[string][]int64
 
 // Transactions is a group of lists that transactions read and append to, each

@@ -9,29 +9,29 @@ import (
 	"github.com/holdfast/holdfast/jepsen/internal/history"
 )
 
-// Clocks is the bound on the error of clock rates that a run keeps to.
+// Clocks bounds the error of clock rates in a run.
 type Clocks struct {
 	// Drift is a fraction: with 0.1 a clock may run up to a tenth too fast or too slow.
 	Drift float64
 }
 
-// shortest is the real time, in nanoseconds, that a lease of so many milliseconds surely lasts.
+// shortest returns the minimum real time, in nanoseconds, of a lease of that many milliseconds.
 func (c Clocks) shortest(ttlMillis int64) int64 {
 	return int64(float64(ttlMillis) * (1 - c.Drift) * float64(time.Millisecond))
 }
 
-// longest is the same from the other side.
+// longest returns the maximum real time, in nanoseconds, of a lease of that many milliseconds.
 func (c Clocks) longest(ttlMillis int64) int64 {
 	return int64(float64(ttlMillis) * (1 + c.Drift) * float64(time.Millisecond))
 }
 
-// lockState is a lock as the model sees it. A lease is not ended by a clock here:
-// any operation that may have taken place after a lease's end may find the lease ended.
+// lockState is the model's state of a lock. No clock ends a lease here: any operation that may have been applied after
+// a lease's end may find the lock free.
 type lockState struct {
 	owner int64 // 0: free
 	until int64 // the earliest instant at which the lease may end
-	now   int64 // no operation from here on took place before
-	token int64 // the largest given out
+	now   int64 // a lower bound of the instants of the following operations
+	token int64 // the largest one granted
 }
 
 // OwnerLock is a lock with an owner and a lease.
@@ -41,9 +41,8 @@ type lockState struct {
 //	release owner             -> [1], or [0]: not the owner
 //	holder                    -> [owner], or [] when the lock is free
 //
-// The instants of calls bear on the lock: a lease that a client asked for at c with a
-// ttl of t is not over before c + t, so that another owner that is granted the lock by an
-// operation that returned earlier makes the history illegal.
+// A lease requested at c with a ttl of t does not end before c + t. A history in which another owner is granted the
+// lock by an operation that returned earlier is illegal.
 func OwnerLock(c Clocks) porcupine.Model { return lockModel(c, false) }
 
 // FencedLock is [OwnerLock] where each grant carries a token larger than all before it.
@@ -74,8 +73,7 @@ func lockModel(c Clocks, fenced bool) porcupine.Model {
 	return m.ToModel()
 }
 
-// at gives the states in which o may find the lock: as it is, and, when the
-// lease may be over by then, free.
+// at returns the states in which o may find the lock: s, and a free lock if the lease may have ended.
 func (s lockState) at(o *history.Op) []lockState {
 	end := o.Return
 	if o.Outcome == history.Info {
@@ -92,7 +90,7 @@ func (s lockState) at(o *history.Op) []lockState {
 	return states
 }
 
-// step is what o does to the lock as it stands; none: o cannot have seen this.
+// step returns the states after o, none if its outcome is impossible in s.
 func (s lockState) step(c Clocks, o *history.Op, fenced bool) []lockState {
 	unknown := o.Outcome == history.Info
 	mine := s.owner != 0 && s.owner == o.In(0)

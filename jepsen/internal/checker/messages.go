@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast/holdfast/jepsen/internal/history"
 )
 
-// Messages checks that all who listen to a channel, on whatever node, hear one order without gaps while they
-// are connected.
+// Messages checks that all subscribers to a channel, on any node, receive its messages in one order and without gaps
+// while they are connected.
 //
 //	publish channel, messages    (in that order)
 //	heard   channels, from, until -> messages
@@ -35,7 +35,7 @@ type publication struct {
 	place int // among the messages of the operation
 }
 
-// surely is when it was acknowledged, never if it was not.
+// surely returns the instant of the acknowledgement, or the largest instant without one.
 func (p publication) surely() int64 {
 	if p.Outcome == history.OK {
 		return p.Return
@@ -90,7 +90,8 @@ func (m *messages) judge(o *history.Op) bool {
 	return true
 }
 
-// findOutOfOrder looks for a message that was acknowledged before another was published, and heard behind it.
+// findOutOfOrder looks for a message that was received after another one, although it was acknowledged before that was
+// published.
 func (m *messages) findOutOfOrder(o *history.Op) {
 	first, by := int64(math.MaxInt64), int64(0) // acknowledged first, among those heard later
 	places := map[*history.Op]int{}
@@ -156,7 +157,7 @@ func (m *messages) findTwoOrders(channels int64) {
 	m.findCircle(next, by)
 }
 
-// findCircle looks for some who heard the same messages in different orders.
+// findCircle looks for subscribers that received the same messages in different orders.
 func (m *messages) findCircle(next map[int64]int64, by map[int64]*history.Op) {
 	done := map[int64]bool{}
 	for _, start := range slices.Sorted(maps.Keys(next)) {

@@ -15,14 +15,14 @@ import (
 // The inputs of an operation on a native lock. The first two are the same as in [OwnerLock], so the rest stands behind.
 const (
 	InOwner   = iota
-	InTTL     // milliseconds; of a session: what the client knows to be left
+	InTTL     // milliseconds; of a session: the rest that the client knows of
 	InMode    // Exclusive, Shared or Counted
 	InLimit   // of Counted
 	InPermits // of Counted
-	InWait    // milliseconds, NoWait, or 0: for ever
+	InWait    // milliseconds, NoWait, or 0 for no limit
 	InDelay   // milliseconds
-	InCall    // the id of a reentrant call; 0: not reentrant
-	InStrict  // 1: on this key no client waits and no loss delays, so a refusal needs a hold that excludes
+	InCall    // the id of a reentrant call, 0 if not reentrant
+	InStrict  // 1 if no client waits and no loss delays on this key, so that a refusal implies an incompatible hold
 )
 
 // Modes of a native lock.
@@ -35,7 +35,7 @@ const (
 // NoWait is the wait of an acquire that does not wait.
 const NoWait = -1
 
-// NativeFunctions is what [NativeLock] knows.
+// NativeFunctions are the operations of [NativeLock].
 var NativeFunctions = Functions{
 	Writes: []string{"acquire", "extend", "release", "downgrade", "break", "close"}, Reads: []string{"check"},
 }
@@ -48,13 +48,13 @@ type nativeHold struct {
 	until                                           int64 // the earliest instant at which the hold may end by itself
 }
 
-// nativeState is a native lock as the model sees it. A hold whose lease may be over stays until an operation
-// saw the lock without it.
+// nativeState is the model's state of a native lock. A hold whose lease may have ended is removed once an operation
+// implies its end.
 type nativeState struct {
 	holds  []nativeHold // by owner
-	closed int64        // nothing is granted before
-	now    int64        // no operation from here on took place before
-	fence  int64        // the largest given out
+	closed int64        // no grant is possible before this instant
+	now    int64        // a lower bound of the instants of the following operations
+	fence  int64        // the largest one granted
 }
 
 // NativeLock is a native lock: exclusive, shared or counted, reentrant or not, with fences and delays. With
@@ -100,7 +100,7 @@ func (s nativeState) String() string {
 	return fmt.Sprintf("%sclosed until %.3f", b.String(), time.Duration(s.closed).Seconds())
 }
 
-// step gives the states that o may leave behind; none: o cannot have seen this.
+// step returns the possible states after o, none if its outcome is impossible in s.
 func (s nativeState) step(c Clocks, o *history.Op) []nativeState {
 	end := o.Return
 	if o.Outcome == history.Info {
@@ -139,12 +139,12 @@ type nativeStep struct {
 	end int64
 }
 
-// find is the place of an owner's hold.
+// find returns the index of an owner's hold.
 func (s nativeState) find(owner int64) (int, bool) {
 	return slices.BinarySearchFunc(s.holds, owner, func(h nativeHold, o int64) int { return cmp.Compare(h.owner, o) })
 }
 
-// with is the state with another hold in the place of an owner's.
+// with returns the state with h in place of its owner's hold.
 func (s nativeState) with(h nativeHold) nativeState {
 	i, found := s.find(h.owner)
 	s.holds = slices.Clone(s.holds)
@@ -161,7 +161,7 @@ func (s nativeState) without(i int) nativeState {
 	return s
 }
 
-// lost is the state when a hold has ended by itself.
+// lost returns the state after a hold has expired.
 func (s nativeState) lost(i int, end int64) (nativeState, bool) {
 	h := s.holds[i]
 	s.now = max(s.now, h.until)
@@ -169,7 +169,7 @@ func (s nativeState) lost(i int, end int64) (nativeState, bool) {
 	return s.without(i), h.until <= end
 }
 
-// denied: the owner has no hold, and something excludes the owner if the refusal is strict.
+// denied returns the states after a refusal: the owner has no hold, and, if it is strict, an incompatible hold exists.
 func (x nativeStep) denied(s nativeState) []nativeState {
 	if i, held := s.find(x.o.In(InOwner)); held {
 		var may bool
@@ -198,7 +198,7 @@ func (x nativeStep) fits(s nativeState) bool {
 	return mode != Counted || sum <= x.o.In(InLimit)
 }
 
-// granted is what a grant may mean: the hold that the owner had, or a new one.
+// granted returns the states after a grant, of the owner's earlier hold or of a new one.
 func (x nativeStep) granted(s nativeState) []nativeState {
 	o := x.o
 	fence := o.Out(1)
@@ -232,7 +232,7 @@ func (x nativeStep) granted(s nativeState) []nativeState {
 	return next
 }
 
-// hold is the hold that o asks for.
+// hold returns the hold that o requests.
 func (x nativeStep) hold(s nativeState) nativeHold {
 	o := x.o
 	return nativeHold{
@@ -242,7 +242,7 @@ func (x nativeStep) hold(s nativeState) nativeHold {
 	}
 }
 
-// same is the state in which an owner's hold is surely the one that the reply names.
+// same returns the state in which an owner's hold has the fence of the reply.
 func (x nativeStep) same(s nativeState, i int) (nativeState, bool) {
 	h, fence := s.holds[i], x.o.Out(1)
 	if h.fence == 0 && fence > h.above {
@@ -253,7 +253,7 @@ func (x nativeStep) same(s nativeState, i int) (nativeState, bool) {
 	return s, h.fence == fence
 }
 
-// makeRoom gives the states in which a request fits, because holds from the given place on have ended.
+// makeRoom returns the states in which a request is compatible, after some holds from the given index on have ended.
 func (x nativeStep) makeRoom(s nativeState, from int) []nativeState {
 	if x.fits(s) {
 		if s.closed > x.end {
@@ -271,7 +271,7 @@ func (x nativeStep) makeRoom(s nativeState, from int) []nativeState {
 	return all
 }
 
-// confirmed is what follows an operation that found the owner's hold.
+// confirmed returns the states after an operation that found the owner's hold.
 func (x nativeStep) confirmed(s nativeState) []nativeState {
 	i, held := s.find(x.o.In(InOwner))
 	if !held {
@@ -309,7 +309,7 @@ func (x nativeStep) released(s nativeState, i int) []nativeState {
 	return []nativeState{s.without(i)}
 }
 
-// broken is what follows a break of one owner's hold with a fence.
+// broken returns the states after a break of an owner's hold with a fence.
 func (x nativeStep) broken(s nativeState) []nativeState {
 	i, held := s.find(x.o.In(InOwner))
 	if held = held && (s.holds[i].fence == x.o.In(1) || s.holds[i].fence == 0); !held {
@@ -323,7 +323,7 @@ func (x nativeStep) broken(s nativeState) []nativeState {
 	}
 	n, may := s.lost(i, x.end)
 	if s.holds[i].fence == 0 {
-		return []nativeState{s, n} // another hold than the one that was to be broken
+		return []nativeState{s, n} // the hold may have another fence
 	}
 	if !may {
 		return nil
@@ -331,7 +331,7 @@ func (x nativeStep) broken(s nativeState) []nativeState {
 	return []nativeState{n}
 }
 
-// unknown is what an operation of unknown outcome may leave behind: nothing, or its effect.
+// unknown returns the states after an operation of unknown outcome: with and without its effect.
 func (x nativeStep) unknown(s nativeState) []nativeState {
 	o := x.o
 	next := []nativeState{s}
@@ -379,8 +379,8 @@ const (
 	ReasonUnknown
 )
 
-// Notices checks what holders are told unasked: each loss is told, none is told that did not take place.
-// Beside the operations of [NativeLock] it reads
+// Notices checks the pushes to holders: each loss is reported, and no other. Besides the operations of [NativeLock] it
+// reads
 //
 //	lost    owner, fence, reason   a push that came
 //	untold  owner, fence           the connection stands on which the lock was acquired, the holder has learned of the
@@ -419,7 +419,7 @@ func checkNotices(r *Result, key string, ops []history.Op, b TTLBounds, excused 
 	}
 }
 
-// checkLost looks for what denies a notice: a lease that ran on, or a hold that was seen later.
+// checkLost looks for contradictions of a notice: a lease that had not ended, or a hold that was seen later.
 func checkLost(r *Result, key string, ops []history.Op, lost *history.Op, b TTLBounds, broken bool) {
 	var until int64
 	for i := range ops {

@@ -16,9 +16,8 @@ type part struct {
 	mode, permits, limit, count int64
 }
 
-// Capacity checks what native locks are for: an exclusive holder is alone, never are more permits out than the
-// limit, and no client is told that its hold is gone while the hold surely lasts. It reads the operations of
-// [NativeLock].
+// Capacity checks that an exclusive holder is alone, that the permits held never exceed the limit, and that no client
+// is denied its hold before it can have ended. It reads the operations of [NativeLock].
 func Capacity(c Clocks) Func {
 	return func(h *history.History) Result {
 		r := newResult("exclusion", countGrants(h))
@@ -31,7 +30,7 @@ func Capacity(c Clocks) Func {
 	}
 }
 
-// breaksOf are the instants at which breaks of each owner's hold were sent.
+// breaksOf returns the instants at which breaks of each owner's hold were sent.
 func breaksOf(ops []history.Op) map[int64][]int64 {
 	breaks := map[int64][]int64{}
 	for i := range ops {
@@ -42,7 +41,7 @@ func breaksOf(ops []history.Op) map[int64][]int64 {
 	return breaks
 }
 
-// cut is the first instant from a time on at which something was sent that may end an owner's hold.
+// cut returns the first instant between from and until at which a break of an owner's hold was sent, or until.
 func cut(breaks []int64, from, until int64) int64 {
 	for _, at := range breaks {
 		if at >= from {

@@ -31,7 +31,7 @@ func InLine(h *history.History) Result {
 			}
 			r.Counts["waited"]++
 			for _, b := range grants {
-				if a.Out(outInLine) < b.Call && b.Out(1) < a.Out(1) && !asked(ops, b) {
+				if a.Out(outInLine) < b.Call && b.Out(1) < a.Out(1) && !hasAskedBefore(ops, b) {
 					r.find("%s: overtaken: %s was in line at %.3f, then came %s", key, a, seconds(a.Out(outInLine)), b)
 				}
 			}
@@ -40,18 +40,18 @@ func InLine(h *history.History) Result {
 	return *r
 }
 
-// asked reports whether the owner of b had asked before: its place or its hold may be as old as that.
-func asked(ops []history.Op, b *history.Op) bool {
+// hasAskedBefore reports whether the owner of b had an earlier request, from which its position or hold may date.
+func hasAskedBefore(ops []history.Op, b *history.Op) bool {
 	return slices.ContainsFunc(ops, func(o history.Op) bool {
 		return o.F == "acquire" && o.Call < b.Call && o.In(InOwner) == b.In(InOwner)
 	})
 }
 
-// Deserted is why nothing is known of an acquire whose client left the line by closing its connection.
+// Deserted is the reason of the unknown outcome of an acquire whose client left the queue by closing its connection.
 const Deserted = "left the line with its connection"
 
-// NoneDeserted checks that no client is granted a lock long after its connection was closed. A grant at that very
-// moment may not be known to be in vain; but then no other holds the lock later, and with a smaller fence.
+// NoneDeserted checks that no client is granted a lock long after its connection was closed. A grant at the moment of
+// the close is possible; then no other client holds the lock later with a smaller fence.
 func NoneDeserted(b TTLBounds) Func {
 	return func(h *history.History) Result {
 		r := newResult("none deserted", countGrants(h))
@@ -98,13 +98,13 @@ type WaitBounds struct {
 	Clocks
 	// For Late and Settle see [TTLBounds].
 	Late, Settle time.Duration
-	// Vain: a client that waits for so many milliseconds is granted the lock, as no client keeps it for long; 0: not
-	// known.
+	// Vain is the wait in milliseconds after which a client must be granted the lock, as no client keeps it for long, 0
+	// if unknown.
 	Vain int64
 }
 
-// Waits checks that no wait ends before the time, that each wait is answered in time, and that no client
-// waits in vain in front of a lock that is free. It reads acquires as [NativeLock] does.
+// Waits checks that no wait ends before its timeout, that each wait is answered in time, and that no client waits for a
+// free lock. It reads acquires as [NativeLock] does.
 func Waits(b WaitBounds) Func {
 	return func(h *history.History) Result {
 		r := newResult("waits", h.Count(history.OK))
@@ -138,7 +138,7 @@ func checkWait(r *Result, o *history.Op, b WaitBounds, excused []history.Span) {
 	}
 }
 
-// Leftovers checks that nothing is left once every hold, wait and session must be over.
+// Leftovers checks that no lock, session or key exists once every hold, wait and session must have ended.
 //
 //	left -> [number of locks, rows of LOCK.LIST, rows of SESSION.LIST, keys]
 func Leftovers(h *history.History) Result {

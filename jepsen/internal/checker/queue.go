@@ -17,8 +17,8 @@ import (
 //	pop   wait, 1 if it moves -> [value], or [] when the wait was over
 //	left                     -> the values, when no client pops any more
 //
-// A pop that waited in vain saw the queue empty when the wait was over, or later: a client that waits
-// beside a value is found.
+// A pop without a value saw the queue empty at the end of its wait, or later, so that a client that waits while there
+// is a value is found.
 func Queue(c Clocks) Func {
 	linear := Linear("first in, first out", queueModel, Functions{
 		Writes: []string{"push", "pop"},
@@ -89,7 +89,7 @@ func Deliveries(c Clocks) Func {
 	}
 }
 
-// delivered is what is known of one queue.
+// delivered has the operations of one queue.
 type delivered struct {
 	r          *Result
 	key        string
@@ -130,7 +130,7 @@ func (d *delivered) gather(ops []history.Op, c Clocks) {
 		}
 		for _, v := range list.Output {
 			if by := d.to[v]; list == d.done && by != nil && by.F == "pop" && by.In(1) == 1 {
-				continue // the client that moved the value knows
+				continue // the client that moved the value got it
 			}
 			d.deliver(v, list)
 		}

@@ -9,19 +9,18 @@ import (
 	"github.com/holdfast/holdfast/jepsen/internal/history"
 )
 
-// TTLBounds say how long a key may outlive its TTL.
+// TTLBounds bounds how long a key may outlive its TTL.
 type TTLBounds struct {
 	Clocks
-	// Late is the stated bound while nothing is broken.
+	// Late is the bound without faults.
 	Late time.Duration
-	// Settle is added to every fault: the time without a leader does not count for a lease, and
-	// an election is over some time after the fault is. On a busy machine there are elections
-	// without a fault: the history's silences say when.
+	// Settle is added to the end of every fault, for the election after it: time without a leader does not count for a
+	// lease. On a busy machine there are elections without a fault, which show as silences of the history.
 	Settle time.Duration
 }
 
-// TTL checks keys that are given a TTL: by real time a key never dies before the TTL is over; a key dies
-// within a bound after the TTL; a dead key does not come back; and what PTTL says fits.
+// TTL checks keys with a TTL: a key never expires before its TTL, by real time; it expires within a bound after it; an
+// expired key does not reappear; and PTTL's replies are consistent with that.
 //
 //	set     ttl        (each key once, before anything else)
 //	expire  ttl -> [1], or [0] when the key is gone
@@ -37,7 +36,7 @@ func TTL(b TTLBounds) Func {
 	}
 }
 
-// life is what is known of one key's lease when an operation is judged.
+// life is the knowledge of one key's lease at an operation that is judged.
 type life struct {
 	earliest int64 // the key may not be gone before
 	latest   int64 // the key must be gone after, but for faults
@@ -98,7 +97,7 @@ func lifeAt(ops []history.Op, o *history.Op, b TTLBounds) life {
 			l.latest = math.MaxInt64 // the change may take effect at any time
 		case e.Out(0) == 0:
 		default:
-			// While the change is under way only what held before is sure.
+			// While the change is under way, only the former lease is certain.
 			if e.Return < o.Call {
 				l.earliest = max(l.earliest, e.Call+b.shortest(e.In(0)))
 			}

@@ -6,20 +6,12 @@ import "errors"
 
 var errNotLinux = errors.New("no disks to cut the power of: they need Linux")
 
-// Disks do not exist here.
+// Disks are for Linux only: Open returns an error here.
 type Disks struct{}
 
-// Open makes no disks here.
 func Open(string, []string) (*Disks, error) { return nil, errNotLinux }
 
-// Dir is nowhere.
-func (d *Disks) Dir(string) string { return "" }
-
-// Cut does nothing here.
-func (d *Disks) Cut(string) error { return errNotLinux }
-
-// Restore does nothing here.
+func (d *Disks) Dir(string) string    { return "" }
+func (d *Disks) Cut(string) error     { return errNotLinux }
 func (d *Disks) Restore(string) error { return errNotLinux }
-
-// Close does nothing here.
-func (d *Disks) Close() error { return nil }
+func (d *Disks) Close() error         { return nil }

@@ -110,9 +110,9 @@ type Fault struct {
 // Nature is what checkers need to know of a fault beside its time.
 type Nature struct {
 	Group string `json:"group,omitempty"` // what --nemesis calls it and its like
-	// NoExcuse: the fault may delay nothing. Wall clocks must not matter, and rates are in Drift.
+	// NoExcuse is set if the fault must not delay anything, such as one of a wall clock. Drift has rates of clocks.
 	NoExcuse bool `json:"noExcuse,omitempty"`
-	// Drift is the fraction by which a clock is too fast or too slow, at most.
+	// Drift is the maximum fraction by which a clock is too fast or too slow.
 	Drift float64 `json:"drift,omitempty"`
 }
 
@@ -129,8 +129,8 @@ func (h *History) Drift() float64 {
 type History struct {
 	Ops    []Op
 	Faults []Fault
-	// Silences are when no client was answered, of the whole history that this history is a part of. They are
-	// not written: [History.Filter] finds them.
+	// Silences are times without an answer to any client, in the whole history of which this one may be a part.
+	// [History.Filter] sets them, and they are not written to files.
 	Silences []Span
 }
 
@@ -156,7 +156,7 @@ func (h *History) ByKey() iter.Seq2[string, []Op] {
 	}
 }
 
-// Count is the number of operations with an outcome.
+// Count returns the number of operations with that outcome.
 func (h *History) Count(outcome Outcome) int {
 	n := 0
 	for i := range h.Ops {
@@ -167,7 +167,7 @@ func (h *History) Count(outcome Outcome) int {
 	return n
 }
 
-// Filter is the history of the operations that keep is true for, with the silences of all.
+// Filter returns the history of the operations for which keep is true, with the silences of the whole history.
 func (h *History) Filter(keep func(*Op) bool) *History {
 	out := &History{Faults: h.Faults, Silences: h.silences()}
 	for i := range h.Ops {
@@ -210,7 +210,7 @@ func (h *History) Validate() error {
 // minSilence is shorter than any election takes, and longer than answers usually do.
 const minSilence = int64(250 * time.Millisecond)
 
-// silences are the times in which clients waited for answers and none got a good answer.
+// silences returns the times in which clients waited for answers and no operation succeeded.
 func (h *History) silences() []Span {
 	var good []int64
 	for i := range h.Ops {

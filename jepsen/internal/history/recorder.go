@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// Recorder gathers operations while a run goes on. It may be used by many
-// goroutines.
+// Recorder records the operations of a run. It is safe for concurrent use.
 type Recorder struct {
 	start time.Time // with its monotonic reading
 
@@ -36,8 +35,8 @@ type Pending struct {
 	worker int
 }
 
-// Invoke records that a worker is about to do o; of o, F, Key, Node, Input, Txn
-// and Pipe count. Invoke must be called before the first byte is sent.
+// Invoke records that a worker is about to do o. It uses F, Key, Node, Input, Txn and Pipe of o. It must be called
+// before the first byte is sent.
 func (r *Recorder) Invoke(worker int, o Op) *Pending {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -95,7 +94,7 @@ func (p *Pending) complete(outcome Outcome, why string, fill func(*Op)) Op {
 	o.Outcome, o.Error, o.Return = outcome, why, r.Now()
 	fill(o)
 	if outcome == Info {
-		// The process is never heard of again: the operation may still be under way.
+		// The worker continues as another process, since this operation may still be under way.
 		r.process[p.worker] += len(r.process)
 	}
 	return *o
