@@ -60,7 +60,7 @@ var jsonFunctions = []struct {
 	}},
 }
 
-// jsonLibrary returns the instance whose settings are in state.json.
+// jsonLibrary returns the instance with the settings of the run.
 func (b *libraryBuilder) jsonLibrary() *table {
 	t := b.table([]entry{{"new", jsonNew}})
 	b.jsonNull = value{o: &userdata{name: "(nil)"}}
