@@ -25,8 +25,8 @@ type subject struct {
 	failover bool
 }
 
-// startSubjects makes the subjects of the run: the peers, which are started here, then targets that
-// run already. stop ends what was started.
+// startSubjects returns the subjects of the run: first the peers, which it starts, then the targets that already run.
+// stop stops the peers.
 func startSubjects(ctx context.Context, o options, result *report.Result, stderr io.Writer) (all []subject,
 	stop func() error, err error,
 ) {
@@ -85,7 +85,7 @@ func runMatrix(ctx context.Context, o options, subjects []subject, result *repor
 	return nil
 }
 
-// inTurn is the order in which a round goes through all.
+// inTurn returns the order of all in a round.
 func inTurn[T any](all []T, round int) []T {
 	if round%2 == 1 {
 		slices.Reverse(all)
@@ -93,7 +93,7 @@ func inTurn[T any](all []T, round int) []T {
 	return all
 }
 
-// suits reports whether a workload was asked for, and says anything, of a subject.
+// suits reports whether a workload was requested for a subject, and is meaningful for it.
 func (w planned) suits(s subject) bool {
 	if len(w.targets) > 0 && !slices.Contains(w.targets, s.Name) {
 		return false
@@ -101,7 +101,7 @@ func (w planned) suits(s subject) bool {
 	return w.Suits(s.Target) && (s.failover || s.control == nil || !w.Failover)
 }
 
-// points are the points of a workload for a target.
+// points returns the points of a workload for a target.
 func points(o options, w planned) []report.Point {
 	if w.Once {
 		return []report.Point{{Workload: w.Name}}
@@ -167,11 +167,11 @@ func runPoint(ctx context.Context, o options, w workload.Workload, s subject, p 
 	return run
 }
 
-// prepareLimit is how long servers may take to be ready for a run.
+// prepareLimit bounds the time until servers are ready for a run.
 const prepareLimit = 30 * time.Second
 
-// prepare waits until all servers of a peer take part, as after an election that a busy machine brought
-// about, and starts them anew and empty for a workload that needs that.
+// prepare waits until all servers of a peer are ready, for example after an election on a busy machine, and restarts
+// them empty for a workload that needs that.
 func prepare(ctx context.Context, w workload.Workload, e workload.Env) error {
 	if e.Control == nil {
 		return nil
@@ -198,8 +198,8 @@ func prepare(ctx context.Context, w workload.Workload, e workload.Env) error {
 	return e.Control.Ready(ctx)
 }
 
-// runIn runs a workload here, or in the program that speaks to such targets. Failovers are
-// watched from here, as only this process can kill what it started.
+// runIn runs a workload in this process, or in the target's driver. It runs failovers in this process, which alone can
+// kill the servers.
 func runIn(ctx context.Context, w workload.Workload, e workload.Env) (*workload.Figures, error) {
 	if e.Target.Driver != "" && !w.Control {
 		return drive.Run(ctx, w, e)
@@ -207,7 +207,7 @@ func runIn(ctx context.Context, w workload.Workload, e workload.Env) (*workload.
 	return w.Run(ctx, e)
 }
 
-// brief is a line of progress.
+// brief returns a line of progress.
 func brief(w workload.Workload, f *workload.Figures) string {
 	if w.Once {
 		var parts []string
@@ -225,7 +225,7 @@ func brief(w workload.Workload, f *workload.Figures) string {
 		step.P99Micros/1000, errs)
 }
 
-// sameNames reports a name that two subjects have.
+// sameNames returns an error if two subjects have the same name.
 func sameNames(subjects []subject) error {
 	for i, s := range subjects {
 		if slices.ContainsFunc(subjects[:i], func(o subject) bool { return o.Name == s.Name }) {

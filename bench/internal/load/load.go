@@ -28,26 +28,25 @@ import (
 // at start, as far as latencies are concerned, and tells r of its steps.
 type Op func(ctx context.Context, start time.Time, r *Recorder) error
 
-// Config says how hard and how long.
+// Config has the rate and the duration of a run.
 type Config struct {
 	Warmup  time.Duration
 	Measure time.Duration
-	// RatePerSecond is how many operations all workers together should begin; 0 is a
-	// closed loop: each worker begins an operation when its last has ended.
+	// RatePerSecond is the number of operations per second that all workers together begin. 0 is a closed loop, in
+	// which each worker begins an operation when its last one has ended.
 	RatePerSecond float64
 	// Begin and End are called when the window opens and closes; each may be nil.
 	Begin, End func()
 }
 
-// pause is what a worker rests after an error, so that a server that refuses
-// everything is not measured by how fast it does.
+// pause is a worker's pause after an error, so that the rate of a server's refusals is not measured.
 const pause = 10 * time.Millisecond
 
-// maxLate is how long after the window's end an open loop's overdue operations may begin.
+// maxLate bounds the time after the window's end in which an open loop's overdue operations begin.
 const maxLate = 10 * time.Second
 
-// Run lets every op loop in a goroutine of its own until the window has closed, and
-// returns what was measured. It returns an error only when ctx ended.
+// Run repeats every op in a goroutine of its own until the window has closed, and returns the measurements. It returns
+// an error only if ctx has ended.
 func Run(ctx context.Context, c Config, ops []Op) (*Summary, error) {
 	begin := time.Now()
 	w := window{from: begin.Add(c.Warmup), byStart: c.RatePerSecond > 0}
@@ -101,8 +100,8 @@ func closed(ctx context.Context, op Op, r *Recorder) {
 	}
 }
 
-// open begins an operation at next and every interval, or as soon after as the
-// operation before lets it: what is due is never dropped, and the wait counts.
+// open begins an operation at next and then every interval, or later if the one before is still running. No operation
+// is dropped, and its delay counts as latency.
 func open(ctx context.Context, op Op, r *Recorder, next time.Time, interval time.Duration) {
 	for ; next.Before(r.window.to); next = next.Add(interval) {
 		if !sleepUntil(ctx, next) {
@@ -118,7 +117,7 @@ func open(ctx context.Context, op Op, r *Recorder, next time.Time, interval time
 	}
 }
 
-// sleepUntil reports false when ctx ended first.
+// sleepUntil returns false if ctx ended first.
 func sleepUntil(ctx context.Context, t time.Time) bool {
 	d := time.Until(t)
 	if d <= 0 {
@@ -152,13 +151,13 @@ func (h histogram) add(d time.Duration) {
 // window is the time that is measured.
 type window struct {
 	from, to time.Time
-	// byStart: latencies count for what began within the window, and not for what ended within.
+	// byStart is set if latencies count for operations that began, not that ended, within the window.
 	byStart bool
 }
 
 func (w window) has(at time.Time) bool { return !at.Before(w.from) && at.Before(w.to) }
 
-// Recorder takes down what happens. A Recorder is safe for many goroutines.
+// Recorder records operations. It is safe for concurrent use.
 type Recorder struct {
 	window window
 	mu     sync.Mutex
@@ -179,7 +178,7 @@ func newRecorders(w window) []*Recorder {
 	return all
 }
 
-// Latency takes down that a step went from start to end.
+// Latency records a step from start to end.
 func (r *Recorder) Latency(step string, start, end time.Time) {
 	began, ended := r.window.has(start), r.window.has(end)
 	if !began && !ended {
@@ -201,7 +200,7 @@ func (r *Recorder) Latency(step string, start, end time.Time) {
 	h.add(end.Sub(start))
 }
 
-// Count takes down that something happened n times at a moment.
+// Count records n events at an instant.
 func (r *Recorder) Count(what string, n int64, at time.Time) {
 	if !r.window.has(at) {
 		return
@@ -211,7 +210,7 @@ func (r *Recorder) Count(what string, n int64, at time.Time) {
 	r.counts[what] += n
 }
 
-// fail takes down an operation that began at start and failed.
+// fail records a failed operation that began at start.
 func (r *Recorder) fail(err error, start time.Time) {
 	text := err.Error()
 	text = text[:min(len(text), 100)]
@@ -226,7 +225,7 @@ func (r *Recorder) fail(err error, start time.Time) {
 	r.errors[text]++
 }
 
-// overdue takes down an operation that should have begun and never did.
+// overdue records an operation that was due and never began.
 func (r *Recorder) overdue(at time.Time) {
 	if !r.window.has(at) {
 		return
@@ -249,7 +248,7 @@ type Latency struct {
 	MaxMicros  float64 `json:"max_us"`
 }
 
-// Summary is what a run measured.
+// Summary has the measurements of a run.
 type Summary struct {
 	Steps  map[string]Latency
 	Counts map[string]int64

@@ -21,11 +21,11 @@ type Cluster struct {
 	dir     string
 	servers []*server
 	driver  string // see target.Target
-	// independent servers are masters all of them.
+	// independent is set if all servers are masters.
 	independent bool
-	// distance lies between the servers; nil: these servers cannot be put apart.
+	// distance is the distance between the servers, nil if it cannot be set.
 	distance *distance
-	// isReady overrides how RESP servers are asked whether all take part.
+	// isReady, if not nil, replaces the check of RESP servers whether all are ready.
 	isReady func(context.Context) error
 }
 

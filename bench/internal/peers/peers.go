@@ -35,13 +35,13 @@ type Row struct {
 	Kind    target.Kind
 	Form    target.Form
 	Wait    int
-	// Primary: clients know the first server alone.
+	// Primary is set if clients connect to the first server only.
 	Primary bool
-	// Users: the servers have the users of the workload flood.
+	// Users is set if the servers have the users of the workload flood.
 	Users bool
-	// Failover: another server takes over by itself when the leader dies.
+	// Failover is set if another server becomes the leader when the leader dies.
 	Failover bool
-	// Language is that of the lock library whose driver, under bench/libraries, runs the workloads; "": none.
+	// Language is the language of the lock library whose driver, under bench/libraries, runs the workloads, or "".
 	Language string
 	servers  func(context.Context, *builder) error
 }
@@ -164,36 +164,36 @@ func Names() []string {
 	return names
 }
 
-// Options say where.
+// Options are the folders and binaries of peers.
 type Options struct {
-	// Dir gets a folder that [Peers.Stop] removes.
+	// Dir is where the folder of the peers is created, which [Peers.Stop] removes.
 	Dir string
-	// Holdfast is a binary to use; empty: build one.
+	// Holdfast is the binary to use, "" to build one.
 	Holdfast string
 	// Before is the binary of holdfast-before.
 	Before string
-	// Apart: there is something between the servers of a peer that [Cluster.Part] sets.
+	// Apart is set if [Cluster.Part] is to set a distance between the servers of a peer.
 	Apart bool
 }
 
-// Subject is a peer that runs.
+// Subject is a running peer.
 type Subject struct {
 	Target  target.Target
 	Cluster *Cluster
-	// Failover: another server takes over by itself when the leader dies.
+	// Failover is [Row.Failover].
 	Failover bool
 }
 
-// Peers are all that run.
+// Peers are all running peers.
 type Peers struct {
 	Subjects []Subject
-	// Skipped says of each peer that could not be started why.
+	// Skipped has the reason of each peer that could not be started.
 	Skipped  []error
 	dir      string
 	clusters map[string]*Cluster
 }
 
-// startLimit is how long all servers of a peer may take to be ready.
+// startLimit bounds the time until all servers of a peer are ready.
 const startLimit = 30 * time.Second
 
 // Start starts the peers of these names. A peer that does not start is left out, and

@@ -13,21 +13,22 @@ import (
 // ticksPerSecond is the unit of /proc/<pid>/stat: USER_HZ is 100 on every Linux.
 const ticksPerSecond = 100
 
-// Usage is what processes have used together, up to now.
+// Usage is the total usage of processes up to now.
 type Usage struct {
 	CPUSeconds float64
 	// RSSBytes are each process's resident bytes, in the order of the pids.
 	RSSBytes []int64
-	// Each is what each process has used, in the same order.
+	// Each is the usage of each process, in the same order.
 	Each []Process
 }
 
-// Process is what one process has used.
+// Process is the usage of one process.
 type Process struct {
 	CPUSeconds float64
-	// ReadBytes came by system calls: from sockets, where a process reads no files.
+	// ReadBytes were read by system calls, mostly from sockets.
 	ReadBytes int64
-	// WrittenBytes went to files and sockets. What Linux counts for disks are whole folios, megabytes for a small write.
+	// WrittenBytes were written to files and sockets. Linux's count for disks has whole folios, megabytes for a small
+	// write.
 	WrittenBytes int64
 }
 
@@ -42,7 +43,7 @@ func Read(pids ...int) (Usage, error) {
 		u.CPUSeconds += cpu
 		u.RSSBytes = append(u.RSSBytes, rss)
 		one := Process{CPUSeconds: cpu}
-		// Another user's figures are not to be read.
+		// Another user's figures cannot be read.
 		one.ReadBytes, _ = field(strconv.Itoa(pid), "io", "rchar:")
 		one.WrittenBytes, _ = field(strconv.Itoa(pid), "io", "wchar:")
 		u.Each = append(u.Each, one)
@@ -75,7 +76,7 @@ func rssBytes(pid string) (int64, error) {
 	return kilobytes << 10, err
 }
 
-// field is a number behind a name in a file of a process.
+// field returns the number after a name in a file of a process.
 func field(pid, file, name string) (n int64, err error) {
 	text, err := os.ReadFile("/proc/" + pid + "/" + file)
 	if err != nil {

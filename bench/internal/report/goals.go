@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast/holdfast/bench/internal/workload"
 )
 
-// goal is a thing that Holdfast should be able to say.
+// goal is an aim of Holdfast's performance.
 type goal struct {
 	aim   string
 	judge judge
@@ -22,7 +22,7 @@ type goal struct {
 // judge returns the measured figure, and whether it meets the goal. ok is false if nothing was measured.
 type judge func(evidence) (measured string, met, ok bool)
 
-// evidence is what goals are judged by: results of runs that belong together.
+// evidence has the results by which goals are judged.
 type evidence []*Result
 
 // goals are the project's, in the order of the promises of speed.
@@ -107,7 +107,7 @@ func tripsOf(p Point, acquire load.Latency) float64 {
 	return acquire.P50Micros / float64(p.RoundTrip.Microseconds())
 }
 
-// undisturbed judges the greatest p99 beside a neighbour, as a multiple of the p99 alone.
+// undisturbed judges the largest p99 with a neighbour, as a multiple of the p99 without one.
 func undisturbed(atMost float64) judge {
 	return func(e evidence) (text string, met, ok bool) {
 		worst := 0.0
@@ -219,7 +219,7 @@ func apart(aim float64, of string, a, base series) judge {
 	return quotientAtLeast(aim, a.at(of), base.at(of), a.rate(), base.rate())
 }
 
-// nativeBeside is what is shown after the goals of native locks: there is no aim.
+// nativeBeside returns the figures without an aim that are shown after the goals of native locks.
 func nativeBeside() []goal {
 	const parked = "10,000 clients parked by BLPOP: "
 	return []goal{
@@ -230,7 +230,7 @@ func nativeBeside() []goal {
 	}
 }
 
-// beside is what is shown after the goals: there is no aim.
+// beside returns the figures without an aim that are shown after the goals.
 func beside() []goal {
 	return []goal{
 		{"failover by SIGSTOP of the leader, when nothing but silence tells", number("freeze", "median_ms", "%.0f ms",
@@ -243,7 +243,7 @@ func beside() []goal {
 // nodes are the targets whose numbers are Holdfast's own, the first that was measured.
 var nodes = []string{"holdfast", "holdfast-debug"}
 
-// spread is the median of quotients, and how far the quotients lie apart.
+// spread has the median and the range of quotients.
 type spread struct{ median, low, high float64 }
 
 func spreadOf(all []float64) (spread, bool) {
@@ -262,7 +262,7 @@ func (s spread) String() string {
 	return fmt.Sprintf("%s × (%s to %s)", f(s.median), f(s.low), f(s.high))
 }
 
-// against says how a spread stands to an aim, where both sides were seen.
+// against compares a spread with an aim.
 func (s spread) against(aim float64) string {
 	if s.low < aim && aim < s.high {
 		return s.String() + ", not in every round alike"
@@ -270,7 +270,7 @@ func (s spread) against(aim float64) string {
 	return s.String()
 }
 
-// figure is a figure of a run; ok is false where there is none.
+// figure returns a figure of a run; ok is false if it has none.
 type figure func(*workload.Figures) (v float64, ok bool)
 
 // figureOf is a figure of runs of one workload.
@@ -279,7 +279,7 @@ func figureOf(name string, of measure) figure {
 	return func(f *workload.Figures) (float64, bool) { return of(wl, f) }
 }
 
-// by is the same point of another target.
+// by returns the same point of another target.
 func (p Point) by(target string) Point {
 	p.Target = target
 	return p
@@ -358,7 +358,7 @@ func (e evidence) numbers(name, of string) map[string]float64 {
 	return all
 }
 
-// own takes Holdfast's number out, and writes the others next to it.
+// own removes Holdfast's number from all, and returns it with a text that also has the others.
 func own(all map[string]float64, format string) (v float64, text string, ok bool) {
 	for _, name := range nodes {
 		if v, ok = all[name]; ok {
@@ -395,7 +395,7 @@ func quotient(name, of, by string, atMost float64) judge {
 	}
 }
 
-// enoughMinutes is how long a busy machine must have been watched.
+// enoughMinutes is the minimum duration of a run on a busy machine.
 const enoughMinutes = 10
 
 func noElections(e evidence) (string, bool, bool) {

@@ -28,7 +28,7 @@ type Machine struct {
 	Floors   floor.Floors `json:"floors"`
 }
 
-// Point is what a run was of; runs of a point differ in their round alone.
+// Point has the parameters of a run, except its round.
 type Point struct {
 	Workload      string  `json:"workload"`
 	Target        string  `json:"target"`
@@ -36,7 +36,7 @@ type Point struct {
 	RatePerSecond float64 `json:"rate_per_second,omitempty"`
 	Depth         int     `json:"depth,omitempty"` // commands in a pipeline
 	Held          int     `json:"held,omitempty"`  // locks that are held meanwhile
-	// RoundTrip lies between the servers.
+	// RoundTrip is the round-trip time between the servers.
 	RoundTrip time.Duration `json:"round_trip,omitempty"`
 }
 
@@ -45,7 +45,7 @@ type Run struct {
 	Point
 	Round   int               `json:"round"`
 	Figures *workload.Figures `json:"figures,omitempty"`
-	// Failed says why there are none.
+	// Failed is the reason why a run has no figures.
 	Failed string `json:"failed,omitempty"`
 }
 
@@ -56,7 +56,7 @@ type Result struct {
 	Machine Machine         `json:"machine"`
 	Targets []target.Target `json:"targets"`
 	Runs    []Run           `json:"runs"`
-	// Skipped says of each peer that was asked for and could not be started why.
+	// Skipped has the reason of each requested peer that could not be started.
 	Skipped []string `json:"skipped,omitempty"`
 }
 
@@ -67,7 +67,7 @@ func (r *Result) WriteJSON(w io.Writer) error {
 	return e.Encode(r)
 }
 
-// at are the figures of a point, by round.
+// at returns the figures of a point, by round.
 func (r *Result) at(p Point) map[int]*workload.Figures {
 	rounds := make(map[int]*workload.Figures)
 	for _, run := range r.Runs {
@@ -78,7 +78,7 @@ func (r *Result) at(p Point) map[int]*workload.Figures {
 	return rounds
 }
 
-// median is the figures of a point; nil without any.
+// median returns the median figures of a point, or nil if it has none.
 func (r *Result) median(p Point) *workload.Figures {
 	all := slices.Collect(maps.Values(r.at(p)))
 	if len(all) == 0 {
@@ -136,7 +136,7 @@ func medianBy(all []*workload.Figures, of func(*workload.Figures) float64) float
 	return median(values)
 }
 
-// median sorts values; of an even number the median is the mean of the middle two.
+// median sorts values and returns their median. For an even number of values it is the mean of the middle two.
 func median(values []float64) float64 {
 	slices.Sort(values)
 	n := len(values)
