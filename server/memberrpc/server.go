@@ -32,7 +32,7 @@ type Caller struct {
 // handler answers requests of one kind.
 type handler struct {
 	answer func(ctx context.Context, from Caller, body []byte) (any, error)
-	// stream is answer for requests that a stream is answered to.
+	// stream replaces answer for requests whose answer is followed by a stream.
 	stream func(ctx context.Context, from Caller, body []byte) (any, io.ReadCloser, error)
 	// any: nodes that do not know the cluster may ask.
 	any bool
