@@ -41,7 +41,7 @@ type place struct {
 	vote   bool
 	runs   Release
 	twin   string // the place of the member that this node is a second process of; "" for a node of its own
-	// restored: the node is a cluster of its own, which a backup was restored into.
+	// restored is set if the node is a cluster of its own, restored from a backup.
 	restored bool
 	over     func() // ends the excuse for the end of a removed node; nil without
 }

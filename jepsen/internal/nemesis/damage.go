@@ -20,7 +20,7 @@ import (
 // stored is a file of a store.
 type stored struct {
 	path string
-	// used is how many bytes count. The rest is unused so far.
+	// used is the number of bytes with content. The rest is unused so far.
 	used int64
 }
 
@@ -110,9 +110,8 @@ func insert(list []stored, f stored, written map[string]time.Time) []stored {
 	return append(list[:at:at], append([]stored{f}, list[at:]...)...)
 }
 
-// usedOfSegment finds where what was appended ends: segments are made longer than
-// used, and the rest is zero. Appends end on an 8 byte boundary and may themselves end
-// with zeros: they were synced.
+// usedOfSegment returns the end of a segment's entries. A segment is preallocated, and the rest is zeros. Entries end
+// at a multiple of 8 bytes, and may end with zeros themselves.
 func usedOfSegment(path string) (int64, error) {
 	data, err := os.ReadFile(path)
 	used := int64(len(bytes.TrimRight(data, "\x00")))
@@ -127,7 +126,7 @@ const (
 	boltMetaEnd   = 16 + 64
 )
 
-// usedOfBolt is how much of a bbolt file the newest meta page says was ever used.
+// usedOfBolt returns the used size of a bbolt file, according to its newest meta page.
 func usedOfBolt(path string) (int64, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -148,8 +147,7 @@ func usedOfBolt(path string) (int64, error) {
 	return int64(order.Uint64(newest[boltHighWater:])) * size, nil
 }
 
-// flip changes a bit of what counts in a file; of a segment not in its head, as that it is no
-// log at all is too easily found.
+// flip changes a bit in the used part of a file, but not in a segment's head, where it is too easily found.
 func flip(s stored, rng *rand.Rand) (string, error) {
 	f, err := os.OpenFile(s.path, os.O_RDWR, 0)
 	if err != nil {
@@ -172,8 +170,8 @@ func flip(s stored, rng *rand.Rand) (string, error) {
 	return fmt.Sprintf("a bit at %d of %d in", at, s.used), nil
 }
 
-// rotten changes a bit in the middle of a member's newest snapshot, and returns what changes it back, unless the file
-// is gone; false: there is no snapshot.
+// rotten changes a bit in the middle of a member's newest snapshot. back changes it back, if the file still exists. ok
+// is false without a snapshot.
 func rotten(dir string) (back func() error, ok bool, err error) {
 	_, others, err := files(dir)
 	if err != nil {
@@ -187,7 +185,7 @@ func rotten(dir string) (back func() error, ok bool, err error) {
 	return nil, false, nil
 }
 
-// turn changes the lowest bit in the middle of a file, if the file is there.
+// turn flips the lowest bit of the middle byte of a file, if it exists.
 func turn(s stored) error {
 	f, err := os.OpenFile(s.path, os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -208,9 +206,9 @@ func turn(s stored) error {
 	return nil
 }
 
-// scribble writes garbage where the next write would have gone. In a segment that is behind the sector
-// where the next append would begin: some sectors are there, others are not. In a
-// database the tail is a page that was never used: meta pages are a sector each, and so never half written.
+// scribble writes garbage at the end of a file, like an unfinished write. In a segment it begins after the sector in
+// which the next append would begin, as if only later sectors had been written. In a database it is in a page that was
+// never used, since a meta page is one sector, which is written atomically.
 func scribble(s stored, rng *rand.Rand) (string, error) {
 	f, err := os.OpenFile(s.path, os.O_RDWR, 0)
 	if err != nil {
@@ -228,8 +226,7 @@ func scribble(s stored, rng *rand.Rand) (string, error) {
 	return fmt.Sprintf("%d bytes of garbage at %d of", len(garbage), at), nil
 }
 
-// halfSnapshot leaves the beginning of a snapshot that was being written, under the name
-// that one has until it is whole.
+// halfSnapshot writes the beginning of a snapshot, under the name of an unfinished one.
 func halfSnapshot(s stored, rng *rand.Rand) (string, error) {
 	data, err := os.ReadFile(s.path)
 	if err != nil {
@@ -242,7 +239,7 @@ func halfSnapshot(s stored, rng *rand.Rand) (string, error) {
 	return fmt.Sprintf("%d bytes of what would have been", len(half)), nil
 }
 
-// noise is bytes that are not zero.
+// noise returns random bytes that are not zero.
 func noise(n int, rng *rand.Rand) []byte {
 	b := make([]byte, n)
 	for i := range b {
@@ -258,11 +255,11 @@ var stateFaults = []fault{
 }
 
 const (
-	// CheckInterval is between two comparisons of the members' states: the least that the server takes.
+	// CheckInterval is the time between two comparisons of the members' states, the server's minimum.
 	CheckInterval = 10 * time.Second
-	// foundWithin is how long a state that differs may go unnoticed: an interval, and the time to hash and to ask.
+	// foundWithin bounds the time until a different state is detected: an interval, and the time of the comparison.
 	foundWithin = CheckInterval + 5*time.Second
-	// repairWithin is how long the replacement may take, with the next comparison.
+	// repairWithin bounds the replacement of a state, with the next comparison.
 	repairWithin = 40 * time.Second
 )
 
@@ -277,12 +274,12 @@ func (n *Nemesis) misapply(ctx context.Context, s step) (effect, error) {
 		return effect{detail: "no leader"}, nil
 	}
 	if err := firstError(
-		func() error { return n.caughtUp(ctx, m, leader) }, // else a snapshot would bring a right state
+		func() error { return n.caughtUp(ctx, m, leader) }, // otherwise a snapshot would correct the state
 		func() error { return n.hook(ctx, m, "CORRUPT") },
 	); err != nil {
 		return effect{detail: role(m, leader)}, err
 	}
-	// The end of the run is no reason to stop: a wrong state must not be left behind.
+	// This continues after the end of the run, as the wrong state must be repaired.
 	ctx, began := context.WithoutCancel(ctx), time.Now()
 	detail := role(m, leader) + ", found after "
 	if err := n.until(ctx, foundWithin, m+" is in quarantine", func() bool { return n.quarantined(ctx, m) }); err != nil {
@@ -293,7 +290,7 @@ func (n *Nemesis) misapply(ctx context.Context, s step) (effect, error) {
 	return effect{detail: detail, mend: func() error { return n.repair(m) }}, nil
 }
 
-// quarantined reports whether a member refuses clients as its state differs.
+// quarantined reports whether a member is in quarantine.
 func (n *Nemesis) quarantined(ctx context.Context, m string) bool {
 	_, err := n.Target.Debug(ctx, m, "EXISTS", "jepsen-state")
 	return err != nil && strings.Contains(err.Error(), "state differs")

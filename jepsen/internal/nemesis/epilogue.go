@@ -16,9 +16,9 @@ import (
 	"github.com/holdfast/holdfast/jepsen/internal/workload"
 )
 
-// The epilogue of a run asks what no checker of a history can: whether a cluster that could serve does.
+// The epilogue of a run tests what no checker of a history can: whether a cluster that could serve does.
 
-// ServesWithin is how long the cluster may take to grant a lock: ten election timeouts of the server.
+// ServesWithin bounds the time until the cluster grants a lock: ten election timeouts of the server.
 const ServesWithin = 4 * second
 
 // Liveness is how often a majority of healthy voters had to grant a lock, and when it did not.
@@ -50,7 +50,7 @@ func (n *Nemesis) Epilogue(ctx context.Context, seed uint64) {
 	}
 }
 
-// loseMinority has a minority of the voters go, and sees whether the others serve. The minority comes back.
+// loseMinority ends or freezes a minority of the voters, checks that the others serve, and brings the minority back.
 func (n *Nemesis) loseMinority(ctx context.Context, m cluster.Membership, rng *rand.Rand) {
 	var roll map[string]bool
 	if n.until(ctx, wholeLimit, "", func() (known bool) {
@@ -120,7 +120,7 @@ func (n *Nemesis) EachLeads(ctx context.Context) {
 	}
 }
 
-// majority is how many of so many voters are one.
+// majority returns the size of a majority of that many voters.
 func majority(voters int) int { return voters/2 + 1 }
 
 // Serves reports whether the node at one of the places, or else some member, grants a lock soon, and notes if none

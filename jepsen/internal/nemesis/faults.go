@@ -37,8 +37,7 @@ type fault struct {
 
 const second = time.Second
 
-// faults are all that can be broken. A new fault is a row here, and a name among the names that a
-// target supports.
+// faults are all faults. A new one needs a row here, and its name among those that a target supports.
 var faults = slices.Concat(netFaults, processFaults, serverFaults, stateFaults, powerFaults, cacheFaults, memberFaults,
 	bareFaults, backupFaults, holderFaults, releaseFaults, hostileFaults)
 

@@ -15,7 +15,8 @@ import (
 	"github.com/holdfast/holdfast/jepsen/internal/workload"
 )
 
-// changeLimit bounds a change of the members. Faults of other lanes end meanwhile: pause-minute is the longest.
+// changeLimit bounds a change of the members. It is longer than any fault of another lane, of which pause-minute is the
+// longest.
 const changeLimit = 100 * time.Second
 
 // memberFaults change who the members are. In the end there are as many voters as before.
@@ -81,7 +82,7 @@ func ending(k schedule.Kind) schedule.Kind {
 // membership is what the target can do about its members. Requires: the target supports such faults.
 func (n *Nemesis) membership() cluster.Membership { return n.Target.(cluster.Membership) }
 
-// changed does changes one after the other, whatever becomes of the run, and finds it if they cannot be made.
+// changed makes changes one after another, even if the run ends meanwhile. A failed change is a finding.
 func (n *Nemesis) changed(what string, changes ...func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), changeLimit)
 	defer cancel()
@@ -139,7 +140,7 @@ func (n *Nemesis) leave(rng *rand.Rand, left *[]string) error {
 	return n.changed(place+" leaves", n.takeOut(place))
 }
 
-// takeOut removes the member with a place's name, if there is one, and ends the node there.
+// takeOut removes the member at a place, if there is one, and ends its node.
 func (n *Nemesis) takeOut(place string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if err := n.membership().Remove(ctx, place); err != nil {
@@ -149,7 +150,7 @@ func (n *Nemesis) takeOut(place string) func(context.Context) error {
 	}
 }
 
-// refill gives every member a vote: one that joined without may have stayed while a voter left.
+// refill gives every member a vote, as a voter may have left and a member without a vote stayed.
 func (n *Nemesis) refill(joined, left []string) error {
 	for _, place := range joined {
 		if slices.Contains(left, place) {
@@ -182,7 +183,7 @@ func (n *Nemesis) moveMember(ctx context.Context, s step) (effect, error) {
 	})
 }
 
-// lead hands over, if that is possible now: a member that is behind is refused.
+// lead transfers the leadership, unless it is refused, as for a member that is behind.
 func (n *Nemesis) lead(ctx context.Context, s step) (effect, error) {
 	members, leader := n.ordered(ctx, s)
 	ctx, cancel := context.WithTimeout(ctx, stepLimit)
@@ -203,7 +204,7 @@ func (n *Nemesis) replaceMember(ctx context.Context, s step) (effect, error) {
 	return e, n.changed(place+" leaves", n.takeOut(place))
 }
 
-// renewed removes the member with a place's name, if there is one, and has a new node join there.
+// renewed removes the member at a place, if there is one, and has a new node join there.
 func (n *Nemesis) renewed(place string) error {
 	m := n.membership()
 	return n.changed(place+" is replaced", n.takeOut(place), func(ctx context.Context) error {
@@ -291,7 +292,7 @@ func (n *Nemesis) split(ctx context.Context, s step) (effect, error) {
 	side := []string{leader}
 	for _, place := range joined {
 		if vote && len(side) > (len(n.Target.Members())-1)/2-1 {
-			break // one more were a majority
+			break // one more would be a majority
 		}
 		if place != leader {
 			side = append(side, place)

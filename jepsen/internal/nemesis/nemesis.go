@@ -1,8 +1,7 @@
-// Package nemesis breaks what a schedule says, and mends it.
+// Package nemesis makes the faults of a schedule, and mends them.
 //
-// It promises: each fault is on record with the time it began and was over, and the nodes that were
-// hit; everything is whole again when [Nemesis.Epilogue] has returned, and every member
-// runs.
+// It promises: each fault is recorded with its beginning and end and the affected nodes; once [Nemesis.Epilogue] has
+// returned, all faults are mended and every member runs.
 //
 // The faults by lane: net.go, process.go, hooks.go (clocks, disks and raft through the server's
 // debug commands), files.go (damaged stores), holders.go (clients that freeze or vanish),
@@ -35,10 +34,9 @@ type Nemesis struct {
 	Log      *slog.Logger
 	// DataDir is a member's data folder; for the faults that damage stores.
 	DataDir func(member string) string
-	// Disks are nil where there are none to cut the power of.
+	// Disks are the disks whose power can be cut, or nil.
 	Disks Disks
-	// Stubbornness is how much longer than ServesWithin the cluster may take, as some node of the tests is slow to notice
-	// that its leader is gone.
+	// Stubbornness is added to ServesWithin, for tests with a node that is slow to detect a dead leader.
 	Stubbornness time.Duration
 
 	upgrade []upgradeStep // what is left of it; the lane of processes guards it
@@ -53,7 +51,7 @@ type Nemesis struct {
 	last effect // the schedule's last fault, which the epilogue mends; zero: it was mended, as all others
 }
 
-// Findings are what a fault showed to be wrong with the service.
+// Findings returns the errors of the service that a fault showed.
 func (n *Nemesis) Findings() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -66,11 +64,11 @@ func (n *Nemesis) find(format string, args ...any) {
 	n.findings = append(n.findings, fmt.Sprintf(format, args...))
 }
 
-// effect is what a fault did: the nodes that were hit, and how to mend it.
+// effect describes a fault that was made: the affected nodes, and how to mend it.
 type effect struct {
 	detail string
 	mend   func() error
-	// details, if not nil, tells what became of the fault when it is mended.
+	// details, if not nil, describes the outcome of the fault once it is mended.
 	details func() string
 	// dead are members that were killed, and that the newest voters can do without. If the fault is the schedule's last,
 	// they stay dead for the epilogue.

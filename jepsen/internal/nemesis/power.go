@@ -23,8 +23,8 @@ type Disks interface {
 	Restore(member string) error
 }
 
-// powerFaults lose what nodes have written and not synced. A cut hits all nodes, and a minority is
-// lost for the time of the fault: what was acknowledged must be on the disks of the others.
+// powerFaults lose unsynced writes. A power cut hits all nodes, and a minority stays off during the fault: acknowledged
+// writes must be on the disks of the others.
 var powerFaults = []fault{
 	{alone(kind("power-cut", schedule.Disk, 2*second, 4*second, nil,
 		"the power of all nodes is cut at once; the leader stays away")), leaderFirst, (*Nemesis).cutAll},
@@ -38,7 +38,7 @@ var powerFaults = []fault{
 			"is cut, and the leader stays away")), leaderFirst, (*Nemesis).cutInWindow},
 }
 
-// cutAll cuts the power in the middle of what everybody does.
+// cutAll cuts the power of all members while they work.
 func (n *Nemesis) cutAll(ctx context.Context, s step) (effect, error) {
 	members, leader := n.ordered(ctx, s)
 	w := n.witness(members[0])
@@ -46,8 +46,8 @@ func (n *Nemesis) cutAll(ctx context.Context, s step) (effect, error) {
 	return n.cut(ctx, s, w, members[:1], role(members[0], leader)+" stays away")
 }
 
-// restartAndCut leaves what processes wrote to their next lives, and then takes it away. Any window
-// may be hit by luck: logs, snapshots, manifests.
+// restartAndCut restarts processes, which read unsynced writes of the processes before, and then cuts the power, at any
+// moment of writes to logs, snapshots and manifests.
 func (n *Nemesis) restartAndCut(ctx context.Context, s step) (effect, error) {
 	rng, fleet := s.Rand(), n.Target.Fleet()
 	rounds := 1 + rng.IntN(4)
@@ -106,11 +106,11 @@ func (n *Nemesis) cut(ctx context.Context, s step, w *witness, away []string, de
 }
 
 const (
-	// windowTries is how often the window is tried for before the power is cut anyway.
+	// windowTries bounds the attempts to hit the window before the power is cut anyway.
 	windowTries = 4
-	// windowLimit is how long the follower's next life may take to answer for what was not synced.
+	// windowLimit bounds the time until the restarted follower acknowledges its unsynced entries.
 	windowLimit = 1200 * time.Millisecond
-	// syncDelay is how long a sync takes in the window, in microseconds: longer than anything else.
+	// syncDelay is the duration of a sync in the window, in microseconds, longer than all else.
 	syncDelay = "30000000"
 )
 
@@ -170,7 +170,7 @@ func (n *Nemesis) cutInWindow(ctx context.Context, s step) (effect, error) {
 	return n.cut(ctx, s, seen, append([]string{w.leader}, w.beside...), detail)
 }
 
-// window is a try.
+// window is one attempt to hit the window.
 type window struct {
 	n      *Nemesis
 	fleet  cluster.Tracers

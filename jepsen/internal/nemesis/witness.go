@@ -13,14 +13,13 @@ import (
 )
 
 const (
-	// witnesses is how many clients write beside the workloads: of the entry that is lost, the
-	// workloads may have next to nothing.
+	// witnesses is the number of clients that write besides the workloads, which may have no write in the lost entry.
 	witnesses = 8
-	// witnessTimeout is how long a witness waits for a reply.
+	// witnessTimeout bounds a witness's wait for a reply.
 	witnessTimeout = 5 * time.Second
 )
 
-// witness knows keys whose writes were acknowledged.
+// witness records keys whose writes were acknowledged.
 type witness struct {
 	n    *Nemesis
 	stop context.CancelFunc
@@ -68,7 +67,7 @@ func (w *witness) end() {
 	w.wg.Wait()
 }
 
-// count is how many writes were acknowledged so far.
+// count returns the number of writes acknowledged so far.
 func (w *witness) count() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -78,7 +77,7 @@ func (w *witness) count() int {
 // atATime is how many keys a witness looks at with one command.
 const atATime = 200
 
-// judge sees whether what was acknowledged is there, and deletes it.
+// judge checks that all acknowledged keys exist, and deletes them.
 func (w *witness) judge(ctx context.Context) {
 	for keys := range slices.Chunk(w.acked, atATime) {
 		var missing []string

@@ -128,7 +128,7 @@ func (p *Proxies) Set(s State) error {
 
 func (s State) cuts(from, to string) bool { return slices.Contains(s.Cut, Link{from, to}) }
 
-// way is the state of a direction now, and the channel that tells when the state may have changed.
+// way returns the present state of a direction, and a channel that is closed when it may have changed.
 func (p *Proxies) way(from, to string) (cut, reset bool, delay time.Duration, changed chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -15,7 +15,8 @@ import (
 // NativeDB is the database of native locks alone, which is empty in the end.
 const NativeDB = "9"
 
-// patience is how much longer than a wait a client listens for the end of the wait: longer than any fault.
+// patience is the time beyond the timeout of a wait after which a client gives up the reply. It is longer than any
+// fault.
 const patience = 12 * time.Second
 
 // noticeSlot is the slot, among the slots of a pipeline, in which notices are on record: they come at any time.

@@ -140,7 +140,7 @@ func onExec(exec wire.Reply, steps []history.Micro, done int) result {
 	return result{outcome: history.OK, txn: seen}
 }
 
-// setList fills in what a read found; of an append's reply only the kind counts.
+// setList sets the list of a read from its reply. Of an append's reply it checks only the kind.
 func setList(m *history.Micro, v protocol.Value) error {
 	if m.F != "r" {
 		if v.Kind != protocol.KindInteger {
