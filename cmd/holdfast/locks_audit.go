@@ -210,8 +210,8 @@ func parseInstant(text string, now time.Time) (time.Time, error) {
 		text)
 }
 
-// table returns a line for each hold, newest grants first, and below a line for each event of a node. With anyName it says
-// if the files do not have all locks.
+// table returns a line for each hold, newest grants first, and below a line for each event of a node. With anyName it
+// reports if the files do not have all locks.
 func (a *auditAnswer) table(at int64, anyName bool) string {
 	text := ""
 	switch {

@@ -218,8 +218,8 @@ func (r *Receiver) dismiss(p *Peer) {
 	r.room.Broadcast()
 }
 
-// Usable returns [About]'s usable version of a node with a link, and else 0. A node that is downgraded greets again
-// with its older version.
+// Usable returns the newest version of the log that a node with a link can use and its operator permits, and else 0. A
+// downgraded node greets again, with its older version.
 func (r *Receiver) Usable(id string) uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
