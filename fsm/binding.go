@@ -10,31 +10,20 @@ import (
 
 // binding is a row of the command table with its function.
 type binding struct {
-	name string
-	of   command.Op // of a value of some type, nil: another command, which run does
-	run  op
-	row  *protocol.Command // nil: a request that only nodes write
-	// newest is the first version of entries that has the command with all its options.
-	newest byte
-	// subcommand is 1 if the row's name stands for two words, else 0.
-	subcommand int
-	// writes: the request may change the state.
-	writes bool
-	// overwrites: the command may replace a key of any type.
-	overwrites bool
-	// deletes: the command is DEL or UNLINK.
-	deletes bool
-	// blocks: the command may wait, if a node asks so by "wait-for-key".
-	blocks bool
-	// guarded: the command writes keys, and is refused if one of them is a lock.
-	guarded bool
-	// settles: the command reads keys, and settles the locks among them first.
-	settles bool
-	// grows: the request may make the state grow, and is refused while memory is full: Redis's
-	// denyoom.
-	grows bool
-	// counts: look-ups of the command's keys count as hits and misses.
-	counts bool
+	name       string
+	of         command.Op        // the function of a command of typeCommands, or nil
+	run        op                // the function of any other command
+	row        *protocol.Command // nil for a request that only nodes write
+	newest     byte              // the first version of entries that has the command with all its options
+	subcommand int               // 1 if the row's name has two words, and otherwise 0
+	writes     bool              // the request may change the state
+	overwrites bool              // the command may replace a key of any type
+	deletes    bool              // the command is DEL or UNLINK
+	blocks     bool              // the command may wait, if it is in a "wait-for-key" request
+	guarded    bool              // the command writes keys, and is refused if one of them is a native lock
+	settles    bool              // the command reads keys, and first settles the locks among them
+	grows      bool              // the request may make the state grow, and is refused while memory is full
+	counts     bool              // look-ups of the command's keys count as hits and misses
 }
 
 // acceptsArity reports whether the command may have n words in a request.
@@ -92,8 +81,8 @@ func newBinding(name string) *binding {
 	return b
 }
 
-// countingWrites has the commands that write, and count the keys that they read. SET and BITFIELD count with some
-// arguments.
+// countingWrites has the commands that write, and whose look-ups count as hits and misses. Those of SET and BITFIELD
+// count only with some arguments.
 var countingWrites = map[string]bool{
 	"bitop": true, "copy": true, "getdel": true, "getex": true, "getset": true, "sort": true,
 	"sdiffstore": true, "sinterstore": true, "sunionstore": true,

@@ -132,7 +132,7 @@ func TestVerify(t *testing.T) {
 	}
 	known := func(numbers ...uint64) func(st *state) {
 		return func(st *state) {
-			st.incarnations.given = maxIncarnations + 1
+			st.incarnations.issued = maxIncarnations + 1
 			for _, n := range numbers {
 				st.incarnations.known = append(st.incarnations.known, incarnation{number: n})
 			}
@@ -182,17 +182,17 @@ func TestVerify(t *testing.T) {
 		},
 		"1 accounts have 0 users":                         func(st *state) { st.accounts.users = []string{"alice"} },
 		fmt.Sprintf("%d accounts", keyspace.MaxAccount+1): users(keyspace.MaxAccount + 1),
-		`session of "n1": range 4 to 4 behind 4`:          ranges(appliedRange{4, 4}),
-		`session of "n1": range 3 to 5 behind 4`:          ranges(appliedRange{3, 5}),
-		`session of "n1": range 7 to 8 behind 7`:          ranges(appliedRange{4, 7}, appliedRange{7, 8}),
+		`session of "n1": range 4 to 4 follows 4`:         ranges(appliedRange{4, 4}),
+		`session of "n1": range 3 to 5 follows 4`:         ranges(appliedRange{3, 5}),
+		`session of "n1": range 7 to 8 follows 7`:         ranges(appliedRange{4, 7}, appliedRange{7, 8}),
 		"is out of order":                                 func(st *state) { st.sessions = append(st.sessions, st.sessions[0]) },
-		"incarnation 0 comes behind 0, of 65":             known(0),
-		"incarnation 2 comes behind 2, of 65":             known(1, 2, 2),
-		"incarnation 66 comes behind 2, of 65":            known(2, 66),
+		"incarnation 0 follows 0, of 65":                  known(0),
+		"incarnation 2 follows 2, of 65":                  known(1, 2, 2),
+		"incarnation 66 follows 2, of 65":                 known(2, 66),
 		"65 incarnations are known":                       known(numbers...),
 		"at turn 7 of 1":                                  func(st *state) { someScript(st).turn = 7 },
 		"at turn 1 of 0":                                  func(st *state) { st.scripts.turns = 0 },
-		"stands as":                                       func(st *state) { someScript(st).sha = "x" },
+		"is cached as":                                    func(st *state) { someScript(st).sha = "x" },
 		"counted as 0 and 9":                              func(st *state) { st.scripts.rememberedBytes++ },
 		"counted as 1 and 8":                              func(st *state) { st.scripts.loadedBytes++ },
 		"1 of 2 in turn":                                  func(st *state) { st.scripts.byTurn.Set(9, someScript(st)) },
@@ -200,17 +200,17 @@ func TestVerify(t *testing.T) {
 		"1 causes of":                                     func(st *state) { st.history.kinds[nativeLocks].causeBytes++ },
 		"501 causes of":                                   causes(keptCauses+1, 1),
 		"3 causes of":                                     causes(3, keptCauseBytes/3),
-		"cause 1 comes behind 0, of 0":                    func(st *state) { st.history.kinds[nativeLocks].causeIDs = 0 },
-		"cause 1 comes behind 1, of 1": func(st *state) {
+		"cause 1 follows 0, of 0":                         func(st *state) { st.history.kinds[nativeLocks].causeIDs = 0 },
+		"cause 1 follows 1, of 1": func(st *state) {
 			k := &st.history.kinds[nativeLocks]
 			k.causes = append(k.causes, k.causes[0])
 		},
-		"0 losses of 0 bytes":         func(st *state) { st.history.kinds[stockLocks].byTime.bytes++ },
-		"1 losses of":                 func(st *state) { st.history.kinds[nativeLocks].byForce.bytes++ },
-		"501 losses of":               losses(keptLosses+1, 1),
-		"3 losses of":                 losses(3, keptLossBytes/3),
-		"loss 1 comes behind 0, of 0": func(st *state) { st.history.lossIDs = 0 },
-		"loss 1 comes behind 1, of 1": func(st *state) {
+		"0 losses of 0 bytes":    func(st *state) { st.history.kinds[stockLocks].byTime.bytes++ },
+		"1 losses of":            func(st *state) { st.history.kinds[nativeLocks].byForce.bytes++ },
+		"501 losses of":          losses(keptLosses+1, 1),
+		"3 losses of":            losses(3, keptLossBytes/3),
+		"loss 1 follows 0, of 0": func(st *state) { st.history.lossIDs = 0 },
+		"loss 1 follows 1, of 1": func(st *state) {
 			list := &st.history.kinds[nativeLocks].byForce
 			list.rows = append(list.rows, list.rows[0])
 		},

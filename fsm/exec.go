@@ -11,8 +11,8 @@ func timeOp(c *call) protocol.Value {
 	return protocol.Strings(command.FormatUint(uint64(wallMillis/1000)), command.FormatUint(uint64(wallMillis%1000*1000)))
 }
 
-// execOp runs a transaction. The node of the client makes the request; its words are the watched keys and the queued
-// requests: see [protocol.AppendTransaction].
+// execOp runs a transaction. The words of the request are the watched keys and the queued requests, as the client's
+// node encodes them: see [protocol.AppendTransaction].
 func execOp(c *call) protocol.Value {
 	if len(c.Args) != 3 {
 		return command.ErrArity("exec")

@@ -21,8 +21,8 @@ func parseFence(word string) (fence int64, ok bool) {
 	return fence, ok && fence >= 1 && fence <= locks.MaxFence
 }
 
-// fencePassOp passes a fence unless a larger one has passed, so the resource accepts writes of the present holder of a
-// lock, and refuses those of earlier ones. The key keeps its deadline.
+// fencePassOp passes a fence unless a larger one has passed. A resource that calls it accepts writes of the current
+// holder of a lock, and refuses those of earlier holders. The key keeps its deadline.
 func fencePassOp(c *call) protocol.Value {
 	key := c.Args[1]
 	fence, ok := parseFence(c.Args[2])
@@ -54,8 +54,8 @@ func fencePassOp(c *call) protocol.Value {
 
 var errNoFence = protocol.Err("the value at the key is not a fence")
 
-// maxRaisedFence is the largest argument of FENCE.RAISE. It leaves native locks as many fences as lie below it. Time
-// stamps in microseconds are below it.
+// maxRaisedFence is the largest argument of FENCE.RAISE. It is larger than the current time in microseconds, and half
+// of all fences remain for native locks.
 const maxRaisedFence = 1 << 52
 
 var errRaisedTooFar = protocol.Err("fences are raised to 4503599627370496 at most")

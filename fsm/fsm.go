@@ -17,27 +17,28 @@ import (
 // after another, reads run beside each other and between entries. Machine is an interface to spare other packages the
 // compilation of its trees: see DESIGN.md.
 type Machine interface {
-	// Apply runs a log entry. An error means that the entry is corrupt, or of a newer release. The node must stop then, or
-	// its state would differ from the other nodes'.
+	// Apply runs a log entry. An error means that the entry is corrupt, or of a newer release. The node must stop then,
+	// or its state would differ from the other nodes'.
 	Apply(data []byte, sink Sink) error
 	// Prepare compiles the large sources of scripts in a log entry that is about to be applied, while the machine is free
 	// for reads: see [protocol.LargeScript]. Without Prepare, Apply compiles them.
 	Prepare(data []byte)
 	// PrepareBatch is Prepare for the body of a batch, which is not in an entry yet.
 	PrepareBatch(body []byte)
-	// Compile compiles a source. The error's text is the reply's. A node calls Compile before it proposes a script, so
-	// that no invalid source gets into the log.
+	// Compile compiles a source. The text of the error is that of the reply. A node calls Compile before it proposes a
+	// script, so that the log has no invalid sources.
 	Compile(source string) error
 	// Compiled reports whether Compile has the source in its cache.
 	Compiled(source string) bool
-	// ScriptWork estimates the work of a script with such keys and arguments, by its last run in an entry on this node. It
-	// returns 0 if that run did less than [MuchWork]. word is the source or the SHA of the script.
+	// ScriptWork estimates the work of a script with such keys and arguments, by its last run in an entry on this node.
+	// It returns 0 if that run did less than [MuchWork]. word is the source or the SHA of the script.
 	ScriptWork(word []byte, words [][]byte) int64
 	// Applied reports whether a batch was applied, or never will be since its node has given it up.
 	Applied(o protocol.Incarnation, seq uint64) bool
 	// Incarnation returns the newest epoch of a node that had a batch applied, or 0.
 	Incarnation(node string) uint64
-	// SeedReads makes random decisions in reads differ from those of other nodes and of earlier incarnations of this node.
+	// SeedReads makes random decisions in reads differ from those of other nodes and of earlier incarnations of this
+	// node.
 	//
 	// Batches and waiters of o count as this node's own in events.
 	SeedReads(o protocol.Incarnation)
@@ -78,7 +79,7 @@ type Machine interface {
 	// KeptSessions calls f with the sessions that are attached to connections of this node: see [Machine.SeedReads].
 	KeptSessions(f func(conn int64, session uint64, leaseMillis int64))
 
-	// Snapshot captures the state in constant time. [Snapshot.WriteTo] does the work, beside entries that are applied.
+	// Snapshot captures the state in constant time. [Snapshot.WriteTo] may run while entries are applied.
 	Snapshot() Snapshot
 	// Restore replaces the state by that of a stream. It returns an error and changes nothing if the stream is truncated,
 	// damaged, or of a newer release. [Machine.Skipped] has events afterwards.
@@ -101,27 +102,26 @@ type Machine interface {
 	LockClasses() []LockClass
 	// StockWaiters returns the clients that poll for a stock lock, as far as this node remembers them.
 	StockWaiters(db int, key string) []StockWaiter
-	// Survey examines the whole state, and returns at most so many keys that look like fences. No entry is applied
-	// meanwhile.
+	// Survey examines the whole state. fenceKeys limits Survey.FenceKeys. No entry is applied meanwhile.
 	Survey(fenceKeys int) Survey
 }
 
 // New returns a machine without keys, at cluster time 0.
 func New() Machine { return newMachine() }
 
-// Sink takes the replies of the batches that clients of this node wait for. Apply calls the sink while
-// the machine is locked: the sink must not call the machine.
+// Sink receives the replies of the batches that clients of this node wait for. Apply calls it while the machine is
+// locked, so it must not call the machine.
 type Sink interface {
-	// Wanted reports whether a client of this node waits for the replies of the batch. If not, the
-	// reads in the batch are skipped.
+	// Wanted reports whether a client of this node waits for the replies of a batch. If not, Apply skips the reads of the
+	// batch.
 	Wanted(o protocol.Incarnation, seq uint64) bool
-	// Done takes the replies of a wanted batch, one for each request, in order. If there are fewer replies, the other
-	// requests did not fit into the budget of the batch or the entry. They were not applied and may be proposed again, as
-	// another batch. If applied is false there are no replies: the batch was applied before or never will be. The sink
-	// owns the slice.
+	// Done receives the replies of a wanted batch, one for each request, in order. If there are fewer replies, the other
+	// requests did not fit into the budget of the batch or the entry. They were not applied, and may be proposed again in
+	// another batch. If applied is false, the batch was applied before or never will be, and there are no replies. The
+	// sink owns the slice.
 	Done(o protocol.Incarnation, seq uint64, replies []protocol.Value, applied bool)
-	// Events takes the events of the entry, in order, after the last batch. It is not called without events. The slice is
-	// valid during the call.
+	// Events receives the events of an entry, in order, after the last batch. Apply does not call it without events. The
+	// slice is valid during the call.
 	Events(events []event.Event)
 }
 
@@ -269,7 +269,7 @@ func (c *call) runBatch(b *protocol.Batch) (replies []protocol.Value, err error)
 	}
 	c.Args = r.Args
 	if len(c.replies) > 0 {
-		// A single allocation of the right size, which the sink owns.
+		// The sink owns the copy. c.replies keeps its memory for the next batch.
 		replies = slices.Clone(c.replies)
 		clear(c.replies)
 	}

@@ -9,12 +9,12 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// If a user may not do everything, a script of that user has the user's rules in its request. So have other commands
-// whose effects go beyond their words (protocol.Reach). All nodes judge by these rules, whatever their own files of
-// users say. Other commands are judged by the node that takes them.
+// The request of a script has the rules of its user, unless the user may do everything. So has the request of any other
+// command whose effects go beyond its words (protocol.Reach). All nodes judge these requests by the rules in the
+// request, and not by their own files of users. The node that takes a command judges any other command.
 
-// rightsCache has the rights of users whose scripts the node has run lately, by their rules. It is no part of the
-// state, since the same rules are the same rights everywhere. It is safe for concurrent use.
+// rightsCache has the rights of users whose scripts the node has run recently, by their rules. It is not part of the
+// state, since rules have the same meaning on all nodes. It is safe for concurrent use.
 type rightsCache struct {
 	mu    sync.Mutex
 	known map[string]*rights.Rights
@@ -22,14 +22,14 @@ type rightsCache struct {
 }
 
 const (
-	// cachedRights bounds the cached rights, in bytes at worst. A full cache is emptied.
-	cachedRights = 16 << 20
-	// rightsEach and rightsByte are the memory of rights, and of a byte of their rules.
-	rightsEach = 1 << 10
-	rightsByte = 16
+	// maxCachedRights limits the estimated memory of the cache, in bytes. A full cache is emptied.
+	maxCachedRights = 16 << 20
+	// rightsBytes is the estimated memory of rights, and bytesPerRuleByte that of each byte of their rules.
+	rightsBytes      = 1 << 10
+	bytesPerRuleByte = 16
 )
 
-// of returns the rights of rules. Rules that cannot be read allow nothing.
+// of returns the rights of rules. Invalid rules allow nothing.
 func (rc *rightsCache) of(rules string) *rights.Rights {
 	rc.mu.Lock()
 	defer rc.mu.Unlock()
@@ -40,27 +40,27 @@ func (rc *rightsCache) of(rules string) *rights.Rights {
 	if err != nil {
 		r = new(rights.Rights)
 	}
-	if rc.bytes += rightsEach + rightsByte*len(rules); rc.known == nil || rc.bytes > cachedRights {
-		rc.known, rc.bytes = make(map[string]*rights.Rights), rightsEach+rightsByte*len(rules)
+	size := rightsBytes + bytesPerRuleByte*len(rules)
+	if rc.bytes += size; rc.known == nil || rc.bytes > maxCachedRights {
+		rc.known, rc.bytes = make(map[string]*rights.Rights), size
 	}
 	rc.known[strings.Clone(rules)] = r
 	return r
 }
 
 const (
-	ruleByteWork = 16   // a byte of rules that are read
-	ruleWork     = 1024 // a rule
-	rulePairWork = 4    // a rule that is compared with another
-	judgeWork    = 256  // a call that is judged
+	ruleByteWork = 16   // the work for each byte of rules
+	ruleWork     = 1024 // the work for each rule
+	rulePairWork = 4    // the work for the comparison of two rules
+	judgeWork    = 256  // the work for the judgement of a call
 )
 
-// The bounds of the refusals in a reply.
 const (
-	maxRefusals  = 10
-	refusalBytes = 1 << 10 // of a key or a channel
+	maxRefusals     = 10      // limits the refusals in a reply
+	maxRefusalBytes = 1 << 10 // limits the key or channel of a refusal
 )
 
-// workOfRules returns the work of reading rules. All nodes count alike, whether or not the rules are cached.
+// workOfRules returns the work of parsing rules. It is the same on all nodes, whether or not the rules are cached.
 func workOfRules(rules string) int64 {
 	n := int64(1)
 	for i := range len(rules) {
@@ -71,7 +71,7 @@ func workOfRules(rules string) int64 {
 	return int64(len(rules))*ruleByteWork + n*ruleWork + n*n*rulePairWork
 }
 
-// readRules reads the rules of the request, once, and reports whether the budget sufficed.
+// readRules sets c.reader to the rights of the request, and reports whether the budget sufficed. It charges once.
 func (c *call) readRules() bool {
 	if c.reader == nil {
 		if !c.Pays(workOfRules(c.rules)) {
@@ -141,7 +141,7 @@ func (h *scriptHost) judge(row *protocol.Command, words []string) (refusal proto
 	if len(h.refusals) < maxRefusals {
 		object := row.Name
 		if denial != rights.DeniedCommand {
-			object = strings.Clone(words[at][:min(len(words[at]), refusalBytes)])
+			object = strings.Clone(words[at][:min(len(words[at]), maxRefusalBytes)])
 		}
 		h.refusals = append(h.refusals, protocol.Refusal{Reason: denial.String(), Object: object})
 	}

@@ -58,7 +58,7 @@ func TestScriptsOfUsers(t *testing.T) {
 			"~a +get", "for i=1,99 do redis.pcall('get','x'..i) end return 1", "1",
 			"key x1, key x2, key x3, key x4, key x5, key x6, key x7, key x8, key x9, key x10",
 		},
-		{"~a +get", "return redis.pcall('get',string.rep('x',5000)).err", key, "key " + strings.Repeat("x", refusalBytes)},
+		{"~a +get", "return redis.pcall('get',string.rep('x',5000)).err", key, "key " + strings.Repeat("x", maxRefusalBytes)},
 	} {
 		d := newDriver(t)
 		d.do("set", "a", "here")
@@ -272,7 +272,7 @@ func TestRightsAreForgotten(t *testing.T) {
 	for i := range 40_000 {
 		r := rc.of(fmt.Sprintf("~k%d +get", i))
 		require.Equal(t, fmt.Sprintf("~k%d resetchannels -@all +get", i), r.String())
-		require.LessOrEqual(t, rc.bytes, cachedRights)
+		require.LessOrEqual(t, rc.bytes, maxCachedRights)
 		most = max(most, len(rc.known))
 	}
 	require.Less(t, most, 20_000)

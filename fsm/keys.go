@@ -70,8 +70,8 @@ func flushallOp(c *call) protocol.Value {
 	return protocol.OK
 }
 
-// flush empties a database, and reports whether there were locks. A database without live keys keeps its store, or a
-// script could fill its journal with a million stores; the sweep removes ended items.
+// flush empties a database, and reports whether it had locks. A database without live keys keeps its store, since a
+// script could otherwise fill its journal with a million stores. The sweep removes the expired items.
 func (c *call) flush(db int) (locks bool) {
 	if c.st.Databases[db].Len(c.st.ClockMillis) == 0 {
 		return false
@@ -82,8 +82,8 @@ func (c *call) flush(db int) (locks bool) {
 	return c.flushLocks(db)
 }
 
-// flushMode reads ASYNC or SYNC of FLUSHALL. Both mean the same here, as the garbage collector frees
-// the memory.
+// flushMode parses ASYNC or SYNC of FLUSHALL, and reports whether the words are valid. Both have the same effect, since
+// the garbage collector frees the memory.
 func flushMode(words []string) bool {
 	return len(words) == 0 || len(words) == 1 && (command.IsWord(words[0], "ASYNC") || command.IsWord(words[0], "SYNC"))
 }
@@ -121,7 +121,7 @@ func (c *call) hasLockKey(row *protocol.Command) bool {
 	return false
 }
 
-// Redis has no such error. WRONGTYPE names what the key is.
+// The texts of WRONGTYPE say what the key is, unlike those of Redis.
 var (
 	errNativeThere = wrongTypeFor("a native lock; LOCK.INFO shows who holds it")
 	errStockThere  = wrongTypeFor("a stock lock, taken by SET NX or a lock library; LOCK.INFO shows who holds it")

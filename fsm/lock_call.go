@@ -21,10 +21,10 @@ const (
 	grantWork = 512
 	// sweepWork is the work for due events that an entry runs before its batches, which wait meanwhile.
 	sweepWork = 1 << 22
-	// leastChanges is the number of changes that each entry may always make for due events, so that other work cannot
-	// delay locks forever. Each lock command may always make as many changes for its first key, and one more for each
-	// further key. So a lock whose hold has ended is free for the command.
-	leastChanges = 16
+	// minChanges is the number of changes that each entry may always make for due events, so that other work cannot delay
+	// locks forever. Each lock command may always make this number of changes for its first key, and one more for each
+	// further key. So the command can remove an expired hold.
+	minChanges = 16
 	// keepaliveChanges is the number of changes that a "node-keepalive" request may make for sessions that have ended.
 	keepaliveChanges = 1 << 8
 )
@@ -35,7 +35,7 @@ func (c *call) sweepLocks() {
 	if due, ok := t.NextDue(); !ok || due > c.NowMillis {
 		return
 	}
-	c.passLockBudget(min(c.lockWorkLeft, sweepWork), leastChanges)
+	c.passLockBudget(min(c.lockWorkLeft, sweepWork), minChanges)
 	t.Sweep()
 	c.publishLockEvents()
 }
@@ -62,7 +62,7 @@ func (c *call) ownWork(own int) int64 {
 }
 
 // ownChanges returns the number of changes that a lock command with this number of keys may always make.
-func ownChanges(keys int) int { return leastChanges - 1 + min(keys, locks.MaxKeys) }
+func ownChanges(keys int) int { return minChanges - 1 + min(keys, locks.MaxKeys) }
 
 // changeLocks returns the lock table to a command that changes it. keys is the number of keys of the command. In a
 // script or a transaction, changeLocks first copies the table for a roll-back, in constant time.
@@ -95,15 +95,15 @@ func (c *call) HasLockAt(db int, key string) bool {
 		return false
 	case !c.st.Locks.HasOrFlushed(db, key):
 		return false
-	case !c.Fits(c.ownWork(leastChanges)):
+	case !c.Fits(c.ownWork(minChanges)):
 		return true
 	}
 	c.settleLock(db, key)
 	return c.st.Locks.Has(db, key)
 }
 
-// settleKeys settles the keys that a command reads, so that the command sees no hold that has ended. It reports
-// whether the budget of the request sufficed.
+// settleKeys settles the keys that a command reads, so that the command sees no hold that has ended. It reports whether
+// the budget of the request sufficed.
 func (c *call) settleKeys(b *binding) bool {
 	var room [4]int
 	positions := b.row.AppendKeyPositions(room[:0], c.Args)
@@ -111,7 +111,7 @@ func (c *call) settleKeys(b *binding) bool {
 		positions = append(room[:0], 1) // a request has a subcommand in its first word
 	}
 	for _, at := range positions {
-		if key := c.Args[at]; c.st.Locks.HasDue(c.DB, key, c.NowMillis) && c.Fits(c.ownWork(leastChanges)) {
+		if key := c.Args[at]; c.st.Locks.HasDue(c.DB, key, c.NowMillis) && c.Fits(c.ownWork(minChanges)) {
 			c.settleLock(c.DB, key)
 		}
 	}

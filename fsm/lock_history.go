@@ -18,7 +18,7 @@ const (
 	keptCauses, keptCauseBytes = 500, 256 << 10
 	// lossBytes and causeBytes are the estimated memory of a loss and of a cause, without their texts.
 	lossBytes, causeBytes = 240, 160
-	// maxSimilarLosses bounds the rows that similar losses take (see isAlike). The list counts further similar losses.
+	// maxSimilarLosses limits the rows for similar losses: see isSimilar. The list counts further similar losses.
 	maxSimilarLosses = 10
 	// maxLostKeyBytes bounds a key, and maxOriginBytes a client's address and its name. Longer texts are cut.
 	maxLostKeyBytes, maxOriginBytes = 1 << 10, 256
@@ -100,9 +100,9 @@ func (h *lockHistory) usedBytes() (n int64) {
 	return n
 }
 
-// isAlike reports whether two losses have one common cause: a command, the end of a session, or the end of leases at
+// isSimilar reports whether two losses have one common cause: a command, the end of a session, or the end of leases at
 // the same time.
-func (l *lockLoss) isAlike(o *lockLoss) bool {
+func (l *lockLoss) isSimilar(o *lockLoss) bool {
 	return l.atMillis == o.atMillis && l.reason == o.reason && l.causeID == o.causeID && l.session == o.session
 }
 
@@ -114,12 +114,12 @@ func (k *kindHistory) list(r locks.Reason) *lossList {
 	return &k.byTime
 }
 
-// leavesOut reports whether a loss is similar to the last maxSimilarLosses rows of its list, and counts such a loss
-// there. The caller adds any other loss. So a million holds that end together take ten rows.
+// leavesOut reports whether a loss is similar to the last maxSimilarLosses rows of its list. It counts such a loss in
+// the list, and the caller adds any other loss. So a million holds that end together take ten rows.
 func (h *lockHistory) leavesOut(l *lockLoss) bool {
 	list := h.kinds[l.kind].list(l.reason)
 	n := len(list.rows)
-	if n < maxSimilarLosses || !list.rows[n-maxSimilarLosses].isAlike(l) || !list.rows[n-1].isAlike(l) {
+	if n < maxSimilarLosses || !list.rows[n-maxSimilarLosses].isSimilar(l) || !list.rows[n-1].isSimilar(l) {
 		return false
 	}
 	list.left++

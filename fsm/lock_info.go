@@ -42,11 +42,11 @@ func (c *call) lockInfo(key string, rows int) protocol.Value {
 	return protocol.Map(c.showLock(nil, info)...)
 }
 
-func (c *call) stockInfo(it *keyspace.Item, most int) protocol.Value {
-	if !c.Pays(lockWork + c.rows(min(most, stockSize(it)))) {
+func (c *call) stockInfo(it *keyspace.Item, maxRows int) protocol.Value {
+	if !c.Pays(lockWork + c.rows(min(maxRows, stockSize(it)))) {
 		return command.ErrOverWork
 	}
-	return protocol.Map(c.showStock(nil, it, &locks.Query{Most: most})...)
+	return protocol.Map(c.showStock(nil, it, &locks.Query{MaxRows: maxRows})...)
 }
 
 // shows charges the work for the rows of a native lock. It reports whether the budget sufficed; if not, it charges
@@ -95,7 +95,7 @@ func (c *call) showHold(h *locks.Hold) protocol.Value {
 	shown := *h
 	if h.Session != 0 {
 		shown.LeftMillis = -1
-		// The session may live with another connection by now.
+		// The session may be attached to another connection now.
 		if s := c.st.Locks.Session(h.Session, c.NowMillis); s != nil && s.Connection {
 			shown.Client = s.Client
 		}

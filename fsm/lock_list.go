@@ -35,9 +35,9 @@ type lockListing struct {
 func lockListOp(c *call) protocol.Value { return c.listLocks(&lockListing{}) }
 
 func (c *call) listLocks(l *lockListing) protocol.Value {
-	l.query, l.match, l.db = locks.Query{Count: defaultListed, Most: listedRows}, command.Matcher{Pattern: "*"}, -1
+	l.query, l.match, l.db = locks.Query{Count: defaultListed, MaxRows: listedRows}, command.Matcher{Pattern: "*"}, -1
 	if l.ranks {
-		l.query.Most = 1
+		l.query.MaxRows = 1
 	}
 	if problem := l.parse(c.Args[1:]); problem.IsError() {
 		return problem
@@ -239,7 +239,7 @@ func (l *lockListing) listPolled(c *call, db int) (seen int, next uint64) {
 
 // addStock adds a row for a stock lock. It reports whether the budget sufficed; if not, it adds nothing.
 func (l *lockListing) addStock(c *call, it *keyspace.Item, db int) bool {
-	if !c.Pays(lockWork + c.rows(min(l.query.Most, stockSize(it)))) {
+	if !c.Pays(lockWork + c.rows(min(l.query.MaxRows, stockSize(it)))) {
 		return false
 	}
 	l.add(c.showStock(l.head(it.Key(), db), it, &l.query))
@@ -299,9 +299,9 @@ func lockRowOp(c *call) protocol.Value {
 	if len(c.Args) != 3 {
 		return command.ErrArity("lockrow")
 	}
-	most, ok := protocol.ParseInt(c.Args[2])
-	if !ok || most < 1 || most > infoRows {
+	maxRows, ok := protocol.ParseInt(c.Args[2])
+	if !ok || maxRows < 1 || maxRows > infoRows {
 		return command.ErrNotInteger
 	}
-	return c.lockInfo(c.Args[1], int(most))
+	return c.lockInfo(c.Args[1], int(maxRows))
 }

@@ -81,7 +81,7 @@ func parseLockOptions(words []string, flag func(word string) bool, valued func(w
 	return protocol.Value{}
 }
 
-// noFlag knows no option. Commands use it if all their options have values.
+// noFlag is the argument flag of parseLockOptions for commands whose options all have values.
 func noFlag(string) bool { return false }
 
 // check validates options that depend on each other, and sets the mode of the request.
@@ -174,20 +174,22 @@ func parseLease(word string, unitMillis int64, name string) (millis int64, probl
 	return n * unitMillis, problem
 }
 
-// parseNumber parses a number from lowest to highest. It returns the error strange if the word is no number or if the
-// number is above highest, and the error small if the number is below lowest.
-func parseNumber(word string, lowest, highest int64, strange, small protocol.Value) (n int64, problem protocol.Value) {
+// parseNumber parses a number from lowest to highest. It returns the error invalid if the word is not a number or the
+// number is too large, and the error tooSmall if the number is too small.
+func parseNumber(word string, lowest, highest int64, invalid, tooSmall protocol.Value) (n int64,
+	problem protocol.Value,
+) {
 	n, ok := protocol.ParseInt(word)
 	switch {
 	case !ok, n > highest:
-		return 0, strange
+		return 0, invalid
 	case n < lowest:
-		return 0, small
+		return 0, tooSmall
 	}
 	return n, problem
 }
 
-// parseSession parses the id of a session. The least id is 1.
+// parseSession parses the id of a session, which is at least 1.
 func parseSession(word string) (id uint64, problem protocol.Value) {
 	n, problem := parseNumber(word, 1, math.MaxInt64, command.ErrNotInteger, protocol.ErrNoSession.Value())
 	return uint64(n), problem

@@ -18,10 +18,10 @@ const (
 	maxPollsOfKey  = 128     // bounds the recorded clients of one key
 	maxPolledKey   = 1024    // bounds the bytes of a recorded key
 	maxPolledToken = 256     // bounds the bytes of a recorded token
-	// leastPolls is the number of refusals after which a client counts as waiting. It counts until pollsWithin
-	// milliseconds after its last refusal.
-	leastPolls, pollsWithin = 2, 5000
-	sweepPollsEvery         = 1000 // the least time between two sweeps, in milliseconds; a sweep takes 0.1 ms
+	// minPolls is the number of refusals after which a client counts as waiting. It counts until pollsWithin milliseconds
+	// after its last refusal.
+	minPolls, pollsWithin = 2, 5000
+	sweepPollsEvery       = 1000 // the minimal time between two sweeps, in milliseconds; a sweep takes 0.1 ms
 )
 
 // polls records the clients that were refused stock locks. It is part of the lockWatch, and so not of the state.
@@ -155,7 +155,7 @@ func (p *polls) of(db int, key string) []poll {
 }
 
 // waits reports whether a client counts as waiting at the time now.
-func (w *poll) waits(now int64) bool { return w.refusals >= leastPolls && w.last >= now-pollsWithin }
+func (w *poll) waits(now int64) bool { return w.refusals >= minPolls && w.last >= now-pollsWithin }
 
 // eachQueue calls f with each key that clients poll for and with the number of these clients, in no order.
 func (p *polls) eachQueue(now int64, f func(key string, waiters int)) {

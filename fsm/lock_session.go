@@ -10,9 +10,9 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// leastConnectionMillis is the shortest allowed lease of a session that is attached to a connection. A node must be
-// able to renew such sessions in time.
-const leastConnectionMillis = 1000
+// minConnectionMillis is the shortest allowed lease of a session that is attached to a connection. A node must be able
+// to renew such sessions in time.
+const minConnectionMillis = 1000
 
 var (
 	errNoConnection = protocol.Err("a session lives with the connection of a client, and here is none")
@@ -49,7 +49,7 @@ func sessionOpenOp(c *call) protocol.Value {
 		return command.ErrSyntax
 	case connection && c.from.client.Conn == 0:
 		return errNoConnection
-	case connection && millis < leastConnectionMillis:
+	case connection && millis < minConnectionMillis:
 		return errShortSession
 	case !c.paysForKeys(1):
 		return command.ErrOverWork
@@ -132,7 +132,7 @@ func sessionAttachOp(c *call) protocol.Value {
 	switch {
 	case before == nil:
 		return protocol.Null
-	case before.LeaseMillis < leastConnectionMillis:
+	case before.LeaseMillis < minConnectionMillis:
 		return errShortSession
 	}
 	ok, err := c.changeLocks(0).Attach(id, c.from.client)

@@ -13,8 +13,8 @@ import (
 // The memory of the state is counted, not measured, so that all nodes count alike and refuse the same writes. DESIGN.md
 // has the rules.
 const (
-	// scriptBytes is the memory of a cached script, and scriptFactor that of each byte of the source: TestScriptMemory
-	// measures the worst sources, and a half is added.
+	// scriptBytes is the memory of a cached script, and scriptFactor that of each byte of its source. They are one and a
+	// half times the memory of the worst sources of TestScriptMemory.
 	scriptBytes  = 1 << 10
 	scriptFactor = 64
 	// sessionBytes is the memory of a session, and rangeBytes that of each of its ranges.
@@ -48,20 +48,19 @@ func (c *call) limitMemory(limitBytes uint64) {
 	c.limitBytes = int64(min(limitBytes, 1<<62)) - c.st.sessions.usedBytes()
 }
 
-// Full reports whether the state is over the limit. Commands that may make the state grow are then
-// refused.
+// Full reports whether the state exceeds the limit. Commands that may make the state grow are then refused.
 func (c *call) Full() bool { return c.limited && c.st.usedBytes() > c.limitBytes }
 
 // The shares of the memory limit.
 const (
-	// loadedShare is the share that SCRIPT LOAD may use though the state is full, since clients load the scripts that
-	// release locks.
+	// The scripts of SCRIPT LOAD may use 1/loadedShare of the limit even if the state is full, since clients load the
+	// scripts that release locks.
 	loadedShare = 16
-	// rememberedShare is the share of the sources of EVAL.
+	// The sources of EVAL may use 1/rememberedShare of the limit.
 	rememberedShare = 8
 )
 
-// refusesLoad reports whether SCRIPT LOAD has no room for another script.
+// refusesLoad reports whether the memory limit refuses the SCRIPT LOAD of a source.
 func (c *call) refusesLoad(source string) bool {
 	if !c.limited {
 		return false
@@ -96,11 +95,10 @@ func (c *call) refusesQueued(queued string) bool {
 	return false
 }
 
-// accounts has the users whose requests had a quota. The databases, and the tables of waiters and sessions, count what
-// each user has.
+// accounts has the users whose requests had a quota, and the number of the account of each user. The databases and the
+// tables of waiters and sessions count the usage of each account.
 type accounts struct {
-	// users has the users, with numbers from 1 on.
-	users   []string
+	users   []string // by number; the first number is 1
 	numbers map[string]int
 }
 
@@ -149,12 +147,12 @@ func (as *accounts) set(number int, user string) {
 	as.users[number-1], as.numbers[user] = user, number
 }
 
-// openingWork is the work of a look at all accounts.
+// openingWork is the work of a search in all accounts.
 const openingWork = 1 << 18
 
-// openAccount selects the account of a user with a quota, as the user's request begins. If all accounts are in use the
-// user gets none: see [call.exceeds]. No account is opened within a request, since a roll-back restores items with
-// their former numbers.
+// openAccount sets c.Account to the account of a user with a quota, and opens one if the user has none. If all accounts
+// are in use, c.Account is 0: see [call.exceeds]. It runs at the beginning of a request, since a roll-back restores
+// items with the accounts that they had.
 func (c *call) openAccount(q *protocol.Quota) {
 	if q.User == "" {
 		return
@@ -178,8 +176,8 @@ func (c *call) openAccount(q *protocol.Quota) {
 	as.set(c.Account, strings.Clone(q.User))
 }
 
-// closeAccount ends the use of the account. A new account that is still empty is closed, so a request that did not fit
-// leaves nothing behind.
+// closeAccount ends the use of the account at the end of a request. If the request has opened the account and left it
+// empty, closeAccount closes it again, so a request that did not fit changes nothing.
 func (c *call) closeAccount() {
 	if c.opened && c.st.usage(c.Account) == (Account{}) {
 		c.st.accounts.set(c.Account, c.former)
@@ -196,8 +194,8 @@ func (c *call) refuses(b *binding, words []string) bool {
 	return c.quota.User != "" && (b.grows || b.name == "smove") && c.exceeds(b, words)
 }
 
-// exceeds reports whether the user has no room for the keys that a command may create, or no bytes left. As with the
-// memory limit, the last command may exceed the quota.
+// exceeds reports whether the keys that a command may create would exceed the user's quota, or whether the quota of
+// bytes is used up. c.refusal is the reply. As with the memory limit, the last command may exceed the quota of bytes.
 func (c *call) exceeds(b *binding, words []string) bool {
 	q := &c.quota
 	if c.Account == 0 {
@@ -219,9 +217,9 @@ func (c *call) exceeds(b *binding, words []string) bool {
 	return false
 }
 
-// creates returns the most keys that a command creates: those that it may write and that are missing.
+// creates returns an upper bound of the number of keys that a command creates: the missing keys that it may write.
 func (c *call) creates(row *protocol.Command, words []string) (n uint64) {
-	if row.Name == "copy" && len(words) > 3 /* perhaps into another database */ || row.Name == "session.open" {
+	if row.Name == "copy" && len(words) > 3 /* the target may be in another database */ || row.Name == "session.open" {
 		return 1
 	}
 	var room [8]protocol.KeyUse
@@ -235,7 +233,7 @@ func (c *call) creates(row *protocol.Command, words []string) (n uint64) {
 	return n
 }
 
-// isOverWaiterQuota reports whether the user has no room for another waiter. c.refusal is the reply.
+// isOverWaiterQuota reports whether another waiter would exceed the user's quota. c.refusal is the reply.
 func (c *call) isOverWaiterQuota() bool {
 	q := &c.quota
 	switch {
@@ -279,10 +277,10 @@ func (r *snapshotReader) accounts(st *state) {
 	}
 }
 
-// account reads the number of an account. A number below the bound least is an error.
-func (r *snapshotReader) account(st *state, least uint64) int {
+// account reads the number of an account, which must be at least minNumber.
+func (r *snapshotReader) account(st *state, minNumber uint64) int {
 	n := r.uint("account")
-	if n < least || n > uint64(len(st.accounts.users)) {
+	if n < minNumber || n > uint64(len(st.accounts.users)) {
 		r.fail("account")
 		return 0
 	}

@@ -7,31 +7,30 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// prefetcher reads an entry some requests ahead of the present one, and prefetches the memory that those requests will
-// look up. Prefetching is a hint, and changes no outcome.
+// prefetcher reads requests of an entry before they run, and prefetches the memory of the keys that they will look up.
+// It affects only the time of the requests.
 type prefetcher struct {
-	entry protocol.Entry
-	body  string
-	args  []string
-	// left counts the requests that were read and have not run yet.
-	left   int
-	over   bool
+	entry  protocol.Entry
+	body   string
+	args   []string
+	left   int  // the number of requests that were read and have not run yet
+	ended  bool // the prefetcher reads no further request of the entry
 	hashes [keyspace.MaxPrefetch]uint64
 }
 
 // start begins an entry. The prefetcher reads ahead only if a database is large.
 func (p *prefetcher) start(e protocol.Entry, st *state) {
-	p.entry, p.body, p.left, p.over = e, "", 0, true
+	p.entry, p.body, p.left, p.ended = e, "", 0, true
 	for _, d := range st.Databases {
 		if d.Large() {
-			p.over = false
+			p.ended = false
 		}
 	}
 }
 
-// step is called before each request.
+// step runs before each request of the entry. If no request has been read ahead, it reads the next ones.
 func (p *prefetcher) step(st *state) {
-	if p.left--; p.left >= 0 || p.over {
+	if p.left--; p.left >= 0 || p.ended {
 		return
 	}
 	p.left = 0
@@ -54,25 +53,25 @@ func (p *prefetcher) step(st *state) {
 	}
 }
 
-// next reads the next request, of the next batch at the end of a batch. Apply reports a corrupt request.
+// next reads the next request of the entry. It returns false at the end and for a corrupt request, which Apply reports.
 func (p *prefetcher) next(r *protocol.Request) bool {
 	var err error
 	for p.body == "" {
 		var b protocol.Batch
 		more, err := p.entry.Next(&b)
 		if err != nil || !more {
-			p.over = true
+			p.ended = true
 			return false
 		}
 		p.body = b.Body
 	}
 	if p.body, err = protocol.NextRequest(p.body, r); err != nil {
-		p.over = true
+		p.ended = true
 	}
 	return err == nil
 }
 
-// likelyKey returns the index of a request's first key, if there is one.
+// likelyKey returns the index that the first key of a request has in most commands.
 func likelyKey(r *protocol.Request) int {
 	if strings.HasPrefix(r.Args[0], "eval") {
 		return 3

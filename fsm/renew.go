@@ -12,36 +12,36 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// FenceJump is the least growth of the fences of native locks, and of the numbers that session ids are drawn by, when a
-// state becomes that of another cluster. No cluster gives out so many between a backup and its own end.
+// FenceJump is the minimal growth of the fences of native locks, and of the counter of session ids, in a renewal. No
+// cluster issues more fences between a backup and its own end.
 //
-// Fences also grow by fencesPerMilli for each millisecond since the newest entry of the state, more than a cluster
-// gives out in that time. So of two clusters that begin with the same state, the later one gives out larger fences than
-// all of the earlier one. The numbers stay below 2^53 for 270 years.
+// Fences also grow by fencesPerMilli for each millisecond since the newest entry of the state, which is more than a
+// cluster issues in that time. So if two clusters begin with the same state, all fences of the later one are larger
+// than those of the earlier one. The numbers stay below 2^53 for 270 years.
 const (
 	FenceJump      = 1 << 32
 	fencesPerMilli = 1 << 10
-	longestGap     = 100 * 365 * 24 * 3600 * 1000
+	maxGapMillis   = 100 * 365 * 24 * 3600 * 1000
 )
 
-// Renewal selects how a state becomes that of another cluster.
+// Renewal has the options of [Machine.Renew].
 type Renewal struct {
-	// MinLeaseMillis is the least time left of a key with a deadline. The state has the end of a lease, and not its
-	// length.
+	// MinLeaseMillis is the minimal remaining time of a key with a deadline. The length of a lease is unknown, since the
+	// state has only its end.
 	MinLeaseMillis int64
 	// DropLeases removes all keys with a deadline.
 	DropLeases bool
 	// KeepLocks keeps holds and sessions of native locks, with their full leases.
 	KeepLocks bool
-	// AtMillis is the Unix time of the renewal. The same state renewed at the same instant is the same.
+	// AtMillis is the Unix time of the renewal. Renewals of equal states at the same time have equal results.
 	AtMillis int64
-	// FencesAbove is smaller than all later native fences.
+	// FencesAbove is a lower bound of later native fences: all of them are larger.
 	FencesAbove uint64
 	Raises      []Raise
 }
 
-// Raise adds By to the integers in strings whose keys match Pattern, in all databases. 0: By is the growth of native
-// fences.
+// Raise adds By to the integers in strings whose keys match Pattern, in all databases. If By is 0, Raise adds
+// Renewed.Jump.
 type Raise struct {
 	Pattern string
 	By      int64
@@ -49,27 +49,26 @@ type Raise struct {
 
 // Renewed is the outcome of a renewal.
 type Renewed struct {
-	// Jump is the growth of native fences, and of keys without a number of their own.
+	// Jump is the growth of native fences.
 	Jump int64
-	// Ended counts keys whose deadline had passed, Dropped keys with a deadline that were removed, and Extended keys with
-	// a later deadline now.
+	// Ended counts the removed keys that had expired, Dropped the other removed keys with a deadline, and Extended the
+	// keys whose deadline is later now.
 	Ended, Dropped, Extended int
-	// Raised counts the keys that each Raise has raised, and Passed those that hold no integer.
+	// Raised counts the keys that each Raise has raised, and Passed the matching keys without an integer.
 	Raised, Passed []int
-	// Locks counts the native locks before, and Kept those after.
+	// Locks counts the native locks before the renewal, and Kept those after it.
 	Locks, Kept LockStats
-	// Waiters counts the clients that waited for keys, and Nodes the nodes whose batches were remembered.
+	// Waiters counts the clients that waited for keys, and Nodes the sessions of nodes. The renewal has removed both.
 	Waiters, Nodes int
 }
 
-// errRaised is the end of an error about a number.
 var errRaised = errors.New("the sum is beyond 2^63-1")
 
-// ErrEarlier: the state is newer than the renewal, so the growth of its fences is unknown.
+// ErrEarlier is the error for a state that is newer than the renewal. The growth of its fences is unknown.
 var ErrEarlier = errors.New(
 	"the newest entry of the state is later than the time of this machine, so one of two clocks is wrong")
 
-// renewStep bounds the items of one step of a renewal.
+// renewStep is the number of items after which a step of a renewal ends.
 const renewStep = 10_000
 
 func (m *machine) Renew(r Renewal) (Renewed, error) {
@@ -81,7 +80,7 @@ func (m *machine) Renew(r Renewal) (Renewed, error) {
 	if since < 0 && r.FencesAbove == 0 {
 		return Renewed{}, fmt.Errorf("%w: by %d ms", ErrEarlier, -since)
 	}
-	n.done.Jump = FenceJump + min(max(since, 0), longestGap)*fencesPerMilli
+	n.done.Jump = FenceJump + min(max(since, 0), maxGapMillis)*fencesPerMilli
 	n.done.Raised, n.done.Passed = make([]int, len(r.Raises)), make([]int, len(r.Raises))
 	n.done.Waiters, n.done.Nodes = st.Waits.Len(), len(st.sessions)
 	st.sessions, st.Waits = nil, waits.New()
@@ -95,7 +94,7 @@ func (m *machine) Renew(r Renewal) (Renewed, error) {
 	return n.done, nil
 }
 
-// renewal is a running renewal.
+// renewal is the state of a renewal.
 type renewal struct {
 	Renewal
 	st   *state
@@ -115,7 +114,7 @@ func (n *renewal) locks() {
 	n.done.Kept = lockStatsOf(t)
 }
 
-// database renews the items of a database in steps: items do not change while a step reads them.
+// database renews the items of a database in steps. Each step first reads items and then changes them.
 func (n *renewal) database(db int) error {
 	d := n.st.Databases[db]
 	n.done.Ended += d.SweepAll(n.st.ClockMillis)
@@ -159,7 +158,7 @@ func (n *renewal) database(db int) error {
 	return nil
 }
 
-// item returns the renewed item, or nil if the item stays as it is.
+// item returns the renewed item, or nil if the item is unchanged. keep is false if the item is removed.
 func (n *renewal) item(db int, it *keyspace.Item) (next *keyspace.Item, keep bool, err error) {
 	if it.IsLock() {
 		return nil, n.st.Locks.Has(db, it.Key()), nil
@@ -169,10 +168,10 @@ func (n *renewal) item(db int, it *keyspace.Item) (next *keyspace.Item, keep boo
 		return nil, false, nil
 	}
 	changed := *it
-	if least := command.SaturatingAdd(n.st.ClockMillis, n.MinLeaseMillis); it.DeadlineMillis != command.Never &&
-		it.DeadlineMillis < least {
+	if earliest := command.SaturatingAdd(n.st.ClockMillis, n.MinLeaseMillis); it.DeadlineMillis != command.Never &&
+		it.DeadlineMillis < earliest {
 		n.done.Extended++
-		changed.DeadlineMillis, next = least, &changed
+		changed.DeadlineMillis, next = earliest, &changed
 	}
 	by, err := n.raise(it)
 	if err != nil || by == 0 {
@@ -185,7 +184,7 @@ func (n *renewal) item(db int, it *keyspace.Item) (next *keyspace.Item, keep boo
 	return &raised, true, nil
 }
 
-// raise returns the growth of an item's number: the largest of the matching patterns.
+// raise returns the growth of the integer in an item: the largest By of the matching patterns, or 0.
 func (n *renewal) raise(it *keyspace.Item) (by int64, err error) {
 	for i, r := range n.Raises {
 		if r.By == 0 {

@@ -11,29 +11,29 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// The bounds of the script cache. They are no options, since all nodes must have the same.
+// The limits of the script cache. They are constants, since all nodes must have the same limits.
 const (
 	// maxRemembered and maxRememberedBytes bound the sources of EVAL. Beyond them the least recently used are removed, so
 	// a client that writes its arguments into its scripts uses bounded memory.
 	maxRemembered      = 500
 	maxRememberedBytes = 8 << 20
-	// maxLoaded and maxLoadedBytes bound the sources of SCRIPT LOAD, which stay until SCRIPT FLUSH.
-	// Beyond them SCRIPT LOAD is an error.
+	// maxLoaded and maxLoadedBytes limit the sources of SCRIPT LOAD, which stay until SCRIPT FLUSH. Beyond them SCRIPT
+	// LOAD returns an error.
 	maxLoaded      = 10_000
 	maxLoadedBytes = 64 << 20
 )
 
-// script is a cached source. Invariant: never changed once cached.
+// script is a source with its program. A cached script is immutable, except for releases and claims.
 type script struct {
 	sha    string // 40 hexadecimal digits in lower case
 	source string
-	// program is the compiled source. It is no part of the state. If the source does not compile, program is nil and
+	// program is the compiled source. It is not part of the state. If the source does not compile, program is nil and
 	// problem is the reply.
 	program *lua.Program
 	problem protocol.Value
-	// turn orders the scripts of EVAL by their last use. 0: loaded by SCRIPT LOAD.
-	turn uint64
-	// releases and claims: a run on this node has released a stock lock, or taken one. They are no part of the state.
+	turn    uint64 // orders the scripts of EVAL by their last use, or 0 for a script of SCRIPT LOAD
+	// releases is set if a run on this node has released a stock lock, and claims if a run has taken one. They are not
+	// part of the state.
 	releases, claims bool
 }
 
@@ -43,9 +43,8 @@ type script struct {
 type scriptCache struct {
 	bySHA  *btree.Map[string, *script]
 	byTurn *btree.Map[uint64, *script]
-	// turns is the last turn given out.
-	turns uint64
-	// loadedBytes and rememberedBytes are the lengths of the sources.
+	turns  uint64 // the last turn that was issued
+	// loadedBytes and rememberedBytes are the sums of the lengths of the sources of SCRIPT LOAD and of EVAL.
 	loadedBytes, rememberedBytes int
 }
 
@@ -56,7 +55,7 @@ func newScriptCache() scriptCache {
 	}
 }
 
-// newScript returns the script of a source that the caller owns, compiled or not.
+// newScript returns the script of a source. err is the error of the compilation, or nil.
 func newScript(source, sha string, turn uint64, program *lua.Program, err error) *script {
 	s := &script{sha: sha, source: source, turn: turn, program: program}
 	if err != nil {
@@ -91,7 +90,7 @@ func (sc *scriptCache) find(sha string) *script {
 // loaded counts the scripts of SCRIPT LOAD.
 func (sc *scriptCache) loaded() int { return sc.bySHA.Len() - sc.byTurn.Len() }
 
-// add stores s in the place of the script with the same hash.
+// add adds s to the cache. It replaces a script with the same hash.
 func (sc *scriptCache) add(s *script) {
 	if old, replaced := sc.bySHA.Set(s.sha, s); replaced {
 		sc.forget(old)
@@ -104,7 +103,7 @@ func (sc *scriptCache) add(s *script) {
 	sc.byTurn.Set(s.turn, s)
 }
 
-// forget removes s from everything but bySHA.
+// forget undoes add, except that s stays in bySHA.
 func (sc *scriptCache) forget(s *script) {
 	if s.turn == 0 {
 		sc.loadedBytes -= len(s.source)
@@ -114,8 +113,8 @@ func (sc *scriptCache) forget(s *script) {
 	sc.byTurn.Delete(s.turn)
 }
 
-// needsRecord reports whether a run of s, which is cached, must be recorded. A run of a young script need not be, or
-// every call of a script would change the state.
+// needsRecord reports whether a run of a cached script must be recorded. A run of a script that was used recently is
+// not, since each EVALSHA would otherwise change the state.
 func (sc *scriptCache) needsRecord(s *script) bool {
 	return s.turn != 0 && sc.turns-s.turn >= maxRemembered/2
 }
@@ -139,14 +138,14 @@ func (s *script) withTurn(turn uint64) *script {
 	return &c
 }
 
-// LargeSource is the least length, in bytes, of a source that is compiled ahead of its entry. The budget of an entry
-// bounds shorter ones to 262,144 bytes, which take some 30 ms.
+// LargeSource is the length in bytes from which a source is compiled before its entry is applied. The budget of an
+// entry limits the shorter sources of an entry to 262,144 bytes, whose compilation takes about 30 ms.
 const LargeSource = 16 << 10
 
 func (m *machine) Prepare(data []byte) {
 	entry, err := protocol.DecodeEntry(string(data))
 	if err != nil {
-		return // as Apply will say
+		return // Apply returns the error
 	}
 	p := preparation{m: m}
 	var b protocol.Batch
@@ -163,7 +162,7 @@ func (m *machine) PrepareBatch(body []byte) {
 	p.body(string(body))
 }
 
-// prepareRead is PrepareBatch for a body of reads, which has no hints.
+// prepareRead is PrepareBatch for a body of reads. Such a body has no hint, so prepareRead searches the name EVAL_RO.
 func (m *machine) prepareRead(body string) {
 	if len(body) >= LargeSource && strings.Contains(body, "\x07eval_ro") {
 		p := preparation{m: m}
@@ -171,10 +170,11 @@ func (m *machine) prepareRead(body string) {
 	}
 }
 
-// preparation compiles the sources that the budget of an entry suffices for: the first, and others that fit.
+// preparation compiles the large sources of an entry. It compiles the first one, and others while the budget of the
+// entry suffices for all of them.
 type preparation struct {
 	m     *machine
-	bytes int
+	bytes int // the length of the sources so far
 }
 
 func (p *preparation) body(body string) {
@@ -199,7 +199,7 @@ func (p *preparation) source(source string) {
 		return
 	}
 	p.bytes += len(source)
-	_ = p.m.Compile(source) // what does not compile is found out again
+	_ = p.m.Compile(source) // Apply finds the error again
 }
 
 func (m *machine) Compile(source string) error {

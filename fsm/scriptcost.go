@@ -7,36 +7,37 @@ import (
 	"sync/atomic"
 )
 
-// MuchWork is the work from which a batch takes turns with its like before it is proposed: the own share of a batch in
-// an entry.
+// MuchWork is the work from which a batch is expensive. Nodes propose expensive batches in turns. It is the share of an
+// entry that each batch may always spend.
 const MuchWork = 1 << 16
 
-// maxCosts bounds the scripts in scriptCosts.
+// maxCosts limits the scripts in scriptCosts.
 const maxCosts = 1024
 
-// scriptCosts has the work of expensive scripts, by SHA. It is a node's own experience and no part of the state: it
-// decides when a script is proposed, never what the script does.
+// scriptCosts has the work of expensive scripts, by SHA. It is not part of the state, since it affects only the time at
+// which a script is proposed.
 //
-// The work of a run is related to the size of its words: a script that takes a lock for each of its keys is expensive
-// for a client that names thousands, and cheap for another client of the same library.
+// The work of a run depends on the size of its keys and arguments. A script that takes a lock for each of its keys is
+// expensive for a client that names thousands, and cheap for another client of the same library.
 type scriptCosts struct {
-	some atomic.Bool // there are any
-	mu   sync.Mutex
-	runs map[string]scriptRun
+	isUsed atomic.Bool // runs is not empty
+	mu     sync.Mutex
+	runs   map[string]scriptRun
 }
 
-// scriptRun is the work of a script with keys and arguments of a size. Later cheaper runs halve the work at most.
+// scriptRun has the work of a script, and the size of the keys and arguments of that run. A cheaper run halves the work
+// at most.
 type scriptRun struct{ work, size int64 }
 
-// note records a run of a script. A run that exceeded its budget counts as far as it came.
+// note records a run of a script. If the run exceeded its budget, work is the work until then.
 func (s *scriptCosts) note(sha string, work, size int64) {
-	if work < MuchWork && !s.some.Load() {
+	if work < MuchWork && !s.isUsed.Load() {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	run, known := s.runs[sha]
-	if run.work /= 2; work >= run.work { // scripts differ from run to run
+	if run.work /= 2; work >= run.work { // one cheap run does not make the script cheap
 		run = scriptRun{work, size}
 	}
 	switch {
@@ -47,10 +48,10 @@ func (s *scriptCosts) note(sha string, work, size int64) {
 	default:
 		s.runs[sha] = run
 	}
-	s.some.Store(len(s.runs) > 0)
+	s.isUsed.Store(len(s.runs) > 0)
 }
 
-// sizeOf returns the size of a script's keys and arguments, which is more than 0.
+// sizeOf returns the size of a script's keys and arguments. It is positive.
 func sizeOf[T string | []byte](words ...[]T) int64 {
 	size := 1
 	for _, ws := range words {
@@ -63,7 +64,7 @@ func sizeOf[T string | []byte](words ...[]T) int64 {
 
 func (m *machine) ScriptWork(word []byte, words [][]byte) int64 {
 	s := &m.costs
-	if !s.some.Load() {
+	if !s.isUsed.Load() {
 		return 0
 	}
 	sha := strings.ToLower(string(word))

@@ -7,8 +7,8 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// maxRanges bounds the memory of a session. A node has a few dozen batches in flight, so a few dozen gaps. Within an
-// entry there are a few hundred at most, since the leader may order batches after later ones.
+// maxRanges limits the memory of a session. A node has a few dozen batches in flight, and so a few dozen gaps. In the
+// middle of an entry there are a few hundred gaps at most, since the leader may order batches after later ones.
 const maxRanges = 4096
 
 // session remembers the applied batches of an incarnation of a node: all batches below low, and the batches in the
@@ -18,11 +18,11 @@ const maxRanges = 4096
 type session struct {
 	node    string
 	epoch   uint64
-	low     uint64 // as in [protocol.Batch]: no batch below low is proposed any more
+	low     uint64 // the node proposes no batch below low any more: see [protocol.Batch]
 	applied []appliedRange
 }
 
-// appliedRange is the batches from, from+1, …, until-1.
+// appliedRange has the batches from, from+1, …, until-1.
 type appliedRange struct{ from, until uint64 }
 
 // sessions has a session for each node that has ever proposed a batch, ordered by name.
@@ -34,8 +34,8 @@ func (ss sessions) find(node string) (int, bool) {
 	})
 }
 
-// begin records that batch b is about to be applied. It returns false if b must not be applied: b was applied before,
-// is of an earlier incarnation of the node, or was given up by the node.
+// begin records that batch b is about to be applied. It returns false if b must not be applied: if b was applied
+// before, if it is of an earlier incarnation of the node, or if the node has abandoned it.
 func (ss *sessions) begin(b *protocol.Batch) bool {
 	i, known := ss.find(b.Origin.Node)
 	if !known {
@@ -53,7 +53,7 @@ func (ss *sessions) begin(b *protocol.Batch) bool {
 	return s.add(b.Seq)
 }
 
-// nameOf returns the name of a node with a session, in memory that may be kept.
+// nameOf returns the name of a node, in memory that does not belong to the log entry.
 func (ss sessions) nameOf(node string) string {
 	if i, known := ss.find(node); known {
 		return ss[i].node
@@ -61,7 +61,7 @@ func (ss sessions) nameOf(node string) string {
 	return strings.Clone(node)
 }
 
-// done reports whether the batch was applied or never will be.
+// done reports whether a batch was applied or never will be.
 func (ss sessions) done(o protocol.Incarnation, seq uint64) bool {
 	i, known := ss.find(o.Node)
 	if !known || ss[i].epoch < o.Epoch {
@@ -81,11 +81,12 @@ func (ss sessions) copy() sessions {
 	return c
 }
 
-// position returns the index of the first range that ends after seq.
+// position returns the index of the first range that ends after seq. It searches from the end, since most batches are
+// the newest.
 func (s *session) position(seq uint64) int {
 	i := len(s.applied)
 	for i > 0 && s.applied[i-1].until > seq {
-		i-- // from the end, as most batches that arrive are the newest
+		i--
 	}
 	return i
 }
@@ -121,13 +122,13 @@ func (s *session) add(seq uint64) bool {
 		s.applied = slices.Insert(s.applied, i, appliedRange{seq, seq + 1})
 	}
 	if len(s.applied) > maxRanges {
-		// Without the oldest gap a batch may be refused, but never applied twice.
+		// A batch in the oldest gap is then refused.
 		s.advance(s.applied[1].from)
 	}
 	return true
 }
 
-// advance raises s.low to low, and beyond the ranges that then touch s.low.
+// advance raises s.low to low, and to the end of each range that then begins at or below s.low.
 func (s *session) advance(low uint64) {
 	if low <= s.low {
 		return

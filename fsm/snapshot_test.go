@@ -175,7 +175,7 @@ func TestRestoreRefusesNonsense(t *testing.T) {
 	}
 	cameFrom := func(n int, number func(i int) uint64) func(st *state) {
 		return func(st *state) {
-			st.incarnations.given = maxIncarnations + 1
+			st.incarnations.issued = maxIncarnations + 1
 			for i := range n {
 				st.incarnations.known = append(st.incarnations.known, incarnation{number: number(i)})
 			}

@@ -14,7 +14,7 @@ import (
 //	            uvarint account, or 0
 //	uvarint   number of ready keys, each, in the order of their turns:
 //	            uvarint database, bytes key, uvarint 1 if all later keys of the database are ready,
-//	            uvarint least order of the waiters to try
+//	            uvarint minimal order of the waiters to try
 //	uvarint   number of nodes whose waits have ended, each, ordered by node:
 //	            bytes node, uvarint epoch, ticket
 

@@ -8,17 +8,15 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// sweepLimit bounds the ended keys that an entry removes before its batches. So a million leases that end together take
-// two hundred entries, and each delays its batches by a millisecond or two.
+// sweepLimit limits the expired keys that an entry removes before its batches. The removal takes one or two
+// milliseconds. So the removal of a million keys that expire together takes two hundred entries.
 const sweepLimit = 5_000
 
-// state is everything that is replicated, and nothing else.
+// state is the replicated state.
 type state struct {
 	command.Keys
-	// version is the newest version of the entries applied, 0 before the first. It never falls.
-	version byte
-	// wallOffsetMillis is Unix time minus cluster time, by the newest entry.
-	wallOffsetMillis int64
+	version          byte  // the newest version of the applied entries, or 0 before the first entry
+	wallOffsetMillis int64 // Unix time minus cluster time, as of the newest entry
 	sessions         sessions
 	incarnations     incarnations
 	accounts         accounts
@@ -35,8 +33,9 @@ func newState() *state {
 	return st
 }
 
-// raiseVersion records the version of an entry, and returns the version by which the entry is applied. That version
-// never falls: a leader that was elected with entries it had not applied may append an older version to them.
+// raiseVersion records the version of an entry, and returns the version by which the entry is applied. An entry may
+// have an older version than the one before, if its leader had not applied that one yet. It is then applied by the
+// newer version.
 func (st *state) raiseVersion(version byte) byte {
 	st.version = max(st.version, version)
 	return st.version
@@ -55,18 +54,18 @@ func (st *state) advance(stampMillis, wallOffsetMillis int64) {
 	st.sumItems()
 }
 
-// nextDue returns the first instant at which a key or a wait is due. While the sweep has ended keys to remove, the
-// instant is past, so the leader proposes a stamp at once, and the sweep goes on.
+// nextDue returns the first instant at which a key or a wait is due. While expired keys remain, the instant is in the
+// past. The leader then proposes a stamp at once, and the sweep continues.
 func (st *state) nextDue() (dueMillis int64, ok bool) {
 	for _, d := range st.Databases {
-		if deadlineMillis, some := d.FirstDeadline(); some {
+		if deadlineMillis, exists := d.FirstDeadline(); exists {
 			due := command.SaturatingAdd(deadlineMillis, 1)
 			if !ok || due < dueMillis {
 				dueMillis, ok = due, true
 			}
 		}
 	}
-	if due, some := st.Locks.NextDue(); some && (!ok || due < dueMillis) {
+	if due, exists := st.Locks.NextDue(); exists && (!ok || due < dueMillis) {
 		dueMillis, ok = due, true
 	}
 	switch w := st.Waits.First(); {

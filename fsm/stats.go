@@ -81,7 +81,7 @@ func lostBetween(before, after *state, own protocol.Incarnation) (events []event
 		if !before.Locks.HasLocks(db) {
 			continue
 		}
-		q := locks.Query{DB: db, Count: maxListed, Most: locks.MaxHolders, Held: true}
+		q := locks.Query{DB: db, Count: maxListed, MaxRows: locks.MaxHolders, Held: true}
 		for {
 			rows, next, _ := before.Locks.List(&q, before.ClockMillis)
 			for i := range rows {

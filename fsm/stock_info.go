@@ -60,7 +60,7 @@ func (c *call) showStock(dst []protocol.Value, it *keyspace.Item, q *locks.Query
 		left = max(0, it.DeadlineMillis-c.NowMillis)
 	}
 	client := c.markedBy(&m)
-	owners, count := stockOwners(it, q.Most)
+	owners, count := stockOwners(it, q.MaxRows)
 	holders := []protocol.Value{}
 	for i := range owners {
 		h := &owners[i]

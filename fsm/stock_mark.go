@@ -26,15 +26,15 @@ type incarnation struct {
 	origin protocol.Incarnation
 }
 
-// incarnations issues numbers to the incarnations whose clients made marks, since a mark has no room for the name of a
-// node. A mark may have a number that is no longer known.
+// incarnations issues numbers to the incarnations whose clients made marks. A mark has a number, since it is too small
+// for the name of a node. The number of an old mark may be unknown.
 type incarnations struct {
-	given uint64        // the last number that was issued
-	known []incarnation // in the order of their numbers
+	issued uint64        // the last number that was issued
+	known  []incarnation // by number
 }
 
-// maxIncarnations bounds the known incarnations. Beyond it, an incarnation is forgotten whose node has a later one, or
-// else the oldest incarnation.
+// maxIncarnations limits the known incarnations. Beyond it, the oldest incarnation that has a successor is removed, or
+// the oldest of all if none has one.
 const maxIncarnations = 64
 
 // number returns the number of an incarnation, and issues one if the incarnation has none.
@@ -51,12 +51,12 @@ func (is *incarnations) number(o protocol.Incarnation, ss sessions) uint64 {
 		})
 		is.known = slices.Delete(slices.Clone(is.known), max(0, former), max(0, former)+1)
 	}
-	is.given++
-	is.known = append(slices.Clip(is.known), incarnation{is.given, protocol.Incarnation{
+	is.issued++
+	is.known = append(slices.Clip(is.known), incarnation{is.issued, protocol.Incarnation{
 		Node:  ss.nameOf(o.Node),
 		Epoch: o.Epoch,
 	}})
-	return is.given
+	return is.issued
 }
 
 // origin returns the incarnation with a number. known reports whether the number is known.
@@ -69,13 +69,13 @@ func (is *incarnations) origin(number uint64) (o protocol.Incarnation, known boo
 	return o, false
 }
 
-// copy returns a copy that changes of the original do not change.
+// copy returns an independent copy, since number never changes the elements of known.
 func (is *incarnations) copy() incarnations { return *is }
 
-func (w *snapshotWriter) incarnations(ls *incarnations) {
-	w.uint(ls.given)
-	w.uint(uint64(len(ls.known)))
-	for _, l := range ls.known {
+func (w *snapshotWriter) incarnations(is *incarnations) {
+	w.uint(is.issued)
+	w.uint(uint64(len(is.known)))
+	for _, l := range is.known {
 		w.uint(l.number)
 		w.string(l.origin.Node)
 		w.uint(l.origin.Epoch)
@@ -83,20 +83,20 @@ func (w *snapshotWriter) incarnations(ls *incarnations) {
 }
 
 func (r *snapshotReader) incarnations(st *state) {
-	ls := &st.incarnations
-	ls.given = r.uint("incarnations")
+	is := &st.incarnations
+	is.issued = r.uint("incarnations")
 	last := uint64(0)
 	for n := r.uint("incarnations"); n > 0 && r.err == nil; n-- {
 		l := incarnation{number: r.uint("incarnation"), origin: protocol.Incarnation{
 			Node:  r.string("node"),
 			Epoch: r.uint("epoch"),
 		}}
-		if l.number <= last || l.number > ls.given || len(ls.known) == maxIncarnations {
+		if l.number <= last || l.number > is.issued || len(is.known) == maxIncarnations {
 			r.fail("incarnations")
 			return
 		}
 		last = l.number
-		ls.known = append(ls.known, l)
+		is.known = append(is.known, l)
 	}
 }
 
@@ -119,7 +119,7 @@ func (w *snapshotWriter) mark(it *keyspace.Item) {
 	}
 }
 
-// The flags that tell whether a mark and an account follow an item in a snapshot.
+// The flags of an item in a snapshot for a mark and an account that follow the item.
 const (
 	followsMark = 1 << iota
 	followsAccount
@@ -152,7 +152,7 @@ func (r *snapshotReader) stockMark(st *state, it *keyspace.Item) {
 	lease := r.uint("lease")
 	m.LeaseMillis = int64(lease)
 	m.Incarnation, m.Conn, m.Renewals = r.uint("incarnation"), r.uint("connection"), r.uint("renewals")
-	if lease > math.MaxInt64 || m.Incarnation > st.incarnations.given || it.IsLock() ||
+	if lease > math.MaxInt64 || m.Incarnation > st.incarnations.issued || it.IsLock() ||
 		it.Encoding() != keyspace.EncodingAuto {
 		r.fail("mark")
 	}

@@ -15,19 +15,17 @@ type Survey struct {
 	ClockMillis int64
 	// Kinds counts the live keys of each database by the reply of TYPE.
 	Kinds [protocol.MaxDatabases]map[string]int
-	// Leases counts the keys with a deadline. LongestMillis is the longest time that is left of one.
+	// Leases counts the keys with a deadline. LongestMillis is the longest remaining time of such a key.
 	Leases        int
 	LongestMillis int64
 	Locks         LockStats
 	// LongestHoldMillis is the longest lease of a hold or a session of native locks.
 	LongestHoldMillis int64
-	// Fences counts the fences that native locks were given.
-	Fences uint64
-	// Waiters counts the clients that wait for keys, Nodes the nodes whose batches are remembered.
+	Fences            uint64 // the number of fences that were issued to native locks
+	// Waiters counts the clients that wait for keys, and Scripts the cached scripts.
 	Waiters, Scripts int
-	Nodes            []string
-	// FenceKeys has keys that look like fences, at most as many as were asked for, those with such a name first.
-	// FenceCount counts all of them.
+	Nodes            []string // the nodes with a session
+	// FenceKeys has the first keys that look like fences: first those whose names say so. FenceCount counts all of them.
 	FenceKeys  []FenceKey
 	FenceCount int
 }
@@ -50,14 +48,14 @@ type FenceKey struct {
 	named bool
 }
 
-// fenceWords has words in the names of keys in which recipes and libraries count fences.
+// fenceWords has words that libraries use in the names of keys for fences.
 var fenceWords = []string{
 	"fence", "fencing", "token", "epoch", "generation", "sequence", "seq", "version", "counter",
 	"term",
 }
 
-// looksLikeFence reports whether an item could be the counter of fencing tokens: a string without a deadline that holds
-// a positive integer, as INCR writes it. The state cannot tell such counters from other numbers.
+// looksLikeFence reports whether an item may be a counter of fencing tokens: a string without a deadline whose value is
+// a positive integer. Other counters look the same.
 func looksLikeFence(it *keyspace.Item) (FenceKey, bool) {
 	if !it.IsString() || it.DeadlineMillis != command.Never {
 		return FenceKey{}, false

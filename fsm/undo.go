@@ -6,7 +6,7 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// keepHistory is called before the history of locks changes.
+// keepHistory records the history of locks for a roll-back. Each change of the history calls it first.
 func (c *call) keepHistory() {
 	if c.Undo != nil && !c.journal.historyKept {
 		c.journal.histories = append(c.journal.histories, c.st.history)
@@ -14,8 +14,8 @@ func (c *call) keepHistory() {
 	}
 }
 
-// noteScripts is called before the script cache changes. Only a request of a transaction changes the cache, no script
-// does, so the cache is undone as a whole.
+// noteScripts records the script cache for a roll-back. Each change of the cache calls it first. Scripts do not change
+// the cache, so only the roll-back of a whole transaction restores it.
 func (c *call) noteScripts() {
 	if c.Undo != nil && c.journal.scripts == nil {
 		before := c.st.scripts.copy()
@@ -23,7 +23,7 @@ func (c *call) noteScripts() {
 	}
 }
 
-// beginSavepoint records the following changes, until releaseSavepoint or undoTo.
+// beginSavepoint begins to record changes. The caller then calls releaseSavepoint or undoTo.
 func (c *call) beginSavepoint() (from savepoint) {
 	if c.Undo == nil {
 		from.outermost = true
@@ -39,7 +39,7 @@ func (c *call) beginSavepoint() (from savepoint) {
 	return from
 }
 
-// releaseSavepoint keeps the changes since from.
+// releaseSavepoint makes the changes since from permanent, unless from is in a transaction.
 func (c *call) releaseSavepoint(from *savepoint) {
 	if from.outermost {
 		c.journal.reset()
@@ -47,12 +47,12 @@ func (c *call) releaseSavepoint(from *savepoint) {
 	}
 }
 
-// wroteSince reports whether something has changed since from.
+// wroteSince reports whether the state has changed since from.
 func (c *call) wroteSince(from *savepoint) bool {
 	return len(c.Undo.Changes) > from.changes || c.st.Versions != from.versions
 }
 
-// undoTo undoes all changes since from, the newest first.
+// undoTo undoes all changes since from.
 func (c *call) undoTo(from *savepoint) {
 	j, st := &c.journal, c.st
 	for i := len(j.Changes) - 1; i >= from.changes; i-- {
@@ -89,7 +89,7 @@ func (c *call) undoTo(from *savepoint) {
 	c.releaseSavepoint(from)
 }
 
-// keptChanges bounds the changes that an empty journal keeps memory for.
+// keptChanges limits the memory that the journal keeps between requests, in changes.
 const keptChanges = 1 << 10
 
 // reset empties the journal.
@@ -104,18 +104,17 @@ func (j *journal) reset() {
 	j.Changes, j.NewKeys, j.scripts = j.Changes[:0], j.NewKeys[:0], nil
 }
 
-// journal is a [Journal] with the parts of the state that are no keys.
+// journal is a [Journal] that also records changes of the script cache, the lock table and the history of locks.
 type journal struct {
 	command.Journal
-	// scripts is the script cache before the changes, if it has changed.
-	scripts *scriptCache
-	// locksKept: the journal has a copy of the lock table since the last savepoint. historyKept: so it has of the history.
-	locksKept, historyKept bool
-	histories              []lockHistory
+	scripts     *scriptCache // the cache before its first change, or nil
+	locksKept   bool         // the journal has a copy of the lock table as of the last savepoint
+	historyKept bool         // the journal has a copy of the history as of the last savepoint
+	histories   []lockHistory
 }
 
-// savepoint is a place in the journal, with the counters of the state at that moment. A script in a
-// transaction has a savepoint of its own, behind the transaction's.
+// savepoint is a position in the journal, with the counters of the state at that time. A script in a transaction has
+// its own savepoint, inside of that of the transaction.
 type savepoint struct {
 	outermost        bool
 	changes, newKeys int

@@ -8,10 +8,10 @@ import (
 	"github.com/holdfast/holdfast/protocol/invariant"
 )
 
-// verifier decides when the whole state is verified: each entry pays for a number of records. It also compares numbers
-// that never fall with their last values.
+// verifier verifies the whole state, but not after each entry: the cost per entry is about constant. It also checks
+// that counters do not decrease.
 type verifier struct {
-	paid int
+	paid int    // the records that the entries since the last verification have paid for
 	of   *state // the state that has the last counters
 	last counters
 }
@@ -23,10 +23,10 @@ type counters struct {
 	versions, fences, turns, swaps uint64
 }
 
-// paidByEntry is the number of records that an entry pays for.
+// paidByEntry is the number of records whose verification an entry pays for.
 const paidByEntry = 16
 
-// verify panics if the state contradicts itself. It is called after an entry, if [invariant.On].
+// verify panics if an invariant of the state is violated. Apply calls it after each entry, if [invariant.On].
 func (m *machine) verify() {
 	st, v := m.st, &m.verifier
 	now := counters{
@@ -42,7 +42,7 @@ func (m *machine) verify() {
 	if was := v.last; now.version < was.version || now.clockMillis < was.clockMillis ||
 		now.versions < was.versions || now.fences < was.fences || now.turns < was.turns || now.swaps < was.swaps ||
 		now.swaps > now.versions {
-		invariant.Broken("what never falls was %+v, and is %+v", was, now)
+		invariant.Broken("the counters %+v have decreased to %+v", was, now)
 	}
 	v.last = now
 	st.published()
@@ -69,7 +69,7 @@ func (st *state) recordCount() int {
 	return n + s.Locks + s.Holds + s.Waiters + s.Sessions
 }
 
-// verify looks at the whole state, and returns the first contradiction.
+// verify returns an error if an invariant of the state is violated.
 func (st *state) verify() error {
 	bytes := int64(0)
 	errs := []error{st.Waits.Verify(), st.Locks.Verify(), st.scripts.verify(), st.history.verify()}
@@ -94,12 +94,11 @@ func (st *state) verify() error {
 	return errors.Join(append(errs, st.incarnations.verify())...)
 }
 
-// verify looks at the numbers.
 func (is *incarnations) verify() error {
 	last := uint64(0)
 	for _, l := range is.known {
-		if l.number <= last || l.number > is.given {
-			return fmt.Errorf("incarnation %d comes behind %d, of %d", l.number, last, is.given)
+		if l.number <= last || l.number > is.issued {
+			return fmt.Errorf("incarnation %d follows %d, of %d", l.number, last, is.issued)
 		}
 		last = l.number
 	}
@@ -109,24 +108,22 @@ func (is *incarnations) verify() error {
 	return nil
 }
 
-// verify looks at the ranges.
 func (s *session) verify() error {
-	least := s.low
+	end := s.low // of the last range
 	for i, applied := range s.applied {
-		if applied.from < least || i > 0 && applied.from == least || applied.until <= applied.from {
-			return fmt.Errorf("session of %q: range %d to %d behind %d", s.node, applied.from, applied.until, least)
+		if applied.from < end || i > 0 && applied.from == end || applied.until <= applied.from {
+			return fmt.Errorf("session of %q: range %d to %d follows %d", s.node, applied.from, applied.until, end)
 		}
-		least = applied.until
+		end = applied.until
 	}
 	return nil
 }
 
-// verify looks at the cache.
 func (sc *scriptCache) verify() (err error) {
 	loaded, remembered, inTurns := 0, 0, 0
 	sc.bySHA.Scan(func(sha string, s *script) bool {
 		if s.sha != sha {
-			err = fmt.Errorf("script %s stands as %s", s.sha, sha)
+			err = fmt.Errorf("script %s is cached as %s", s.sha, sha)
 		}
 		if s.turn == 0 {
 			loaded += len(s.source)
@@ -135,7 +132,7 @@ func (sc *scriptCache) verify() (err error) {
 		remembered += len(s.source)
 		inTurns++
 		if at, _ := sc.byTurn.Get(s.turn); at != s || s.turn > sc.turns {
-			err = fmt.Errorf("script %s does not stand at turn %d of %d", sha, s.turn, sc.turns)
+			err = fmt.Errorf("script %s is not at turn %d of %d", sha, s.turn, sc.turns)
 		}
 		return err == nil
 	})
@@ -146,14 +143,13 @@ func (sc *scriptCache) verify() (err error) {
 	return err
 }
 
-// verify looks at the lists.
 func (h *lockHistory) verify() error {
 	for i := range h.kinds {
 		k := &h.kinds[i]
 		last, bytes := uint64(0), int64(0)
 		for _, c := range k.causes {
 			if c.id <= last || c.id > k.causeIDs {
-				return fmt.Errorf("cause %d comes behind %d, of %d", c.id, last, k.causeIDs)
+				return fmt.Errorf("cause %d follows %d, of %d", c.id, last, k.causeIDs)
 			}
 			last, bytes = c.id, bytes+c.bytes()
 		}
@@ -167,12 +163,12 @@ func (h *lockHistory) verify() error {
 	return nil
 }
 
-// verify looks at the list; given is the last ID of a loss.
-func (list *lossList) verify(given uint64) error {
+// verify returns an error if the list is wrong. issued is the last id that was issued to a loss.
+func (list *lossList) verify(issued uint64) error {
 	last, bytes := uint64(0), int64(0)
 	for _, l := range list.rows {
-		if l.id <= last || l.id > given {
-			return fmt.Errorf("loss %d comes behind %d, of %d", l.id, last, given)
+		if l.id <= last || l.id > issued {
+			return fmt.Errorf("loss %d follows %d, of %d", l.id, last, issued)
 		}
 		last, bytes = l.id, bytes+l.bytes()
 	}

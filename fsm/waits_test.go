@@ -333,7 +333,7 @@ func TestPatience(t *testing.T) {
 
 // endFirst takes locks that end soon and that others wait for, so many that an entry without room comes to no other.
 func (d *driver) endFirst(millis int) {
-	for i := range 2 * leastChanges {
+	for i := range 2 * minChanges {
 		key := fmt.Sprint("first", i)
 		d.do("lock.acquire", key, "me", "px", strconv.Itoa(millis))
 		d.native(5, uint64(100+i), "lock.acquire", key, "you", "px", "10000", "wait", "0")
@@ -343,7 +343,7 @@ func (d *driver) endFirst(millis int) {
 // TestLocksAreLostOnce: a waiter that is tried settles the locks among its keys. What ends there is told once, also if
 // there is no room for the next key, and the waiter is tried again.
 func TestLocksAreLostOnce(t *testing.T) {
-	const most = leastChanges * locks.ChangeUnits * grantWork // what a key may take
+	const most = minChanges * locks.ChangeUnits * grantWork // what a key may take
 	between := 0
 	for room := int64(most) - 500; room < most+3000; room += 250 {
 		d := newDriver(t)

@@ -166,17 +166,17 @@ func (c *chaos) tellAll(t *testing.T, w io.Writer, now int64) {
 		}
 	}
 	for _, q := range []Query{
-		{Count: 100, Most: 9},
-		{Count: 2, Most: 1},
-		{Count: 1, Most: 2, Held: true},
-		{Count: 1, Most: 2, Waiting: true},
-		{Count: 3, Most: 9, ByOwner: true, Owner: "o1"},
-		{Count: 3, Most: 9, Match: func(key string) bool { return key > "b" }},
-		{Count: 1, Most: 9, Session: 1},
-		{Count: 2, Most: 9, Session: slices.Max(append(c.sessions, 1))},
-		{Count: 1, Most: 9, Session: slices.Min(append(c.sessions, 1<<30)), Held: true},
-		{Count: 1, Most: 9, Session: slices.Max(append(c.sessions, 1)), Waiting: true},
-		{Count: 2, Most: 9, Session: slices.Max(append(c.sessions, 1)), ByOwner: true, Owner: "o2"},
+		{Count: 100, MaxRows: 9},
+		{Count: 2, MaxRows: 1},
+		{Count: 1, MaxRows: 2, Held: true},
+		{Count: 1, MaxRows: 2, Waiting: true},
+		{Count: 3, MaxRows: 9, ByOwner: true, Owner: "o1"},
+		{Count: 3, MaxRows: 9, Match: func(key string) bool { return key > "b" }},
+		{Count: 1, MaxRows: 9, Session: 1},
+		{Count: 2, MaxRows: 9, Session: slices.Max(append(c.sessions, 1))},
+		{Count: 1, MaxRows: 9, Session: slices.Min(append(c.sessions, 1<<30)), Held: true},
+		{Count: 1, MaxRows: 9, Session: slices.Max(append(c.sessions, 1)), Waiting: true},
+		{Count: 2, MaxRows: 9, Session: slices.Max(append(c.sessions, 1)), ByOwner: true, Owner: "o2"},
 	} {
 		for range 50 {
 			rows, next, looked := table.List(&q, now)

@@ -391,12 +391,12 @@ func ofAll(table *Table, sessions []uint64, call func(name string, f func())) {
 	}
 	for _, id := range sessions {
 		call("session", func() { table.Session(id, now) })
-		call("list of a session", func() { table.List(&Query{Count: 1, Most: 1, Session: id}, now) })
+		call("list of a session", func() { table.List(&Query{Count: 1, MaxRows: 1, Session: id}, now) })
 		call("keep alive", func() { table.KeepAlive(id) })
 		call("attach", func() { _, _ = table.Attach(id, client(1)) })
 	}
 	call("sessions", func() { table.Sessions("", 0, 2, now) })
-	call("list", func() { table.List(&Query{Count: 1, Most: 1}, now) })
+	call("list", func() { table.List(&Query{Count: 1, MaxRows: 1}, now) })
 	call("alive", func() { table.KeepNodeAlive(client(1).Origin) })
 	call("next due", func() { table.NextDue() })
 	call("open", func() { _, _ = table.OpenSession(5000, client(2), true, "x", "", 0) })

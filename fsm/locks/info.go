@@ -52,8 +52,8 @@ type Query struct {
 	// Count is the number of locks after which a page ends. It includes locks that List reads and does not list. If
 	// Session is set, Count is a number of holds and queue entries instead.
 	Count int
-	// Most bounds the listed holds of each lock, and also the listed waits of each lock.
-	Most int
+	// MaxRows limits the listed holds of each lock, and also its listed waits.
+	MaxRows int
 	// Match reports whether a key is listed. If Match is nil, all keys are listed.
 	Match func(key string) bool
 	// If ByOwner is true, List lists only holds and waits of Owner.

@@ -170,15 +170,15 @@ func (s *store) describe(l *lock, q *Query, now int64) Info {
 		waits = slices.Values(sliceOf(s.queues.waiterOf(new(waiter), l, q.Owner)))
 	}
 	if !q.Waiting || q.Held {
-		for _, h := range holds[:min(q.Most, len(holds))] {
+		for _, h := range holds[:min(q.MaxRows, len(holds))] {
 			shown.Holds = append(shown.Holds, h.info(now))
 		}
 	}
-	if q.Held && !q.Waiting || q.Most < 1 {
+	if q.Held && !q.Waiting || q.MaxRows < 1 {
 		return shown
 	}
 	for w := range waits {
-		if shown.Waits = append(shown.Waits, w.info(now)); len(shown.Waits) == q.Most {
+		if shown.Waits = append(shown.Waits, w.info(now)); len(shown.Waits) == q.MaxRows {
 			break
 		}
 	}
@@ -200,7 +200,7 @@ func (s *store) Info(db int, key string, nowMillis int64, count int) *Info {
 	if l == nil {
 		return nil
 	}
-	shown := s.describe(l, &Query{Most: count}, nowMillis)
+	shown := s.describe(l, &Query{MaxRows: count}, nowMillis)
 	return &shown
 }
 

@@ -12,7 +12,7 @@ import (
 
 // listed returns the keys and the owners of all pages of a list.
 func listed(t *testing.T, table *Table, q Query, now int64) (rows []string) {
-	q.Most = 10
+	q.MaxRows = 10
 	for pages := 0; ; pages++ {
 		require.Less(t, pages, 100)
 		page, next, looked := table.List(&q, now)
@@ -39,7 +39,7 @@ func TestLocksOfOneCursor(t *testing.T) {
 		l := &lock{text: text, hash: 1<<cursorShift + uint64(i), deadline: noDeadline, idAndFlags: flagPresent}
 		table.makeDatabase(0).set(l)
 	}
-	_, next, looked := table.List(&Query{Count: 1, Most: 10}, 1000)
+	_, next, looked := table.List(&Query{Count: 1, MaxRows: 10}, 1000)
 	require.Zero(t, next)
 	require.Equal(t, 3, looked)
 }
@@ -155,7 +155,7 @@ func TestListLooksAtSoMany(t *testing.T) {
 			table.TakeEvents()
 		}
 	}
-	q := Query{Count: 100, Most: MaxHolders}
+	q := Query{Count: 100, MaxRows: MaxHolders}
 	rows, next, looked := table.List(&q, 1000)
 	page := maxLooked/holders + 1
 	require.Len(t, rows, page)
@@ -164,7 +164,7 @@ func TestListLooksAtSoMany(t *testing.T) {
 	rows, next, _ = table.List(&q, 1000)
 	require.Len(t, rows, locks-page)
 	require.Zero(t, next)
-	rows, _, _ = table.List(&Query{Cursor: 1, Count: 100, Most: 1}, 1000)
+	rows, _, _ = table.List(&Query{Cursor: 1, Count: 100, MaxRows: 1}, 1000)
 	require.Len(t, rows, locks)
 	rows, next, _ = table.List(&Query{Cursor: 1 << 53, Count: 100}, 1000)
 	require.Empty(t, rows, "there is nothing behind the largest cursor")
