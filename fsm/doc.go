@@ -1,25 +1,26 @@
-// Package fsm is the replicated state machine, which runs the commands. Its state has the keys with their deadlines, the
-// locks, the waiting requests, the script cache, and the sessions of nodes.
+// Package fsm is the replicated state machine, which runs the commands. Its state has the keys with their deadlines,
+// the locks, the waiting requests, the script cache, and the sessions of nodes.
 //
 // It promises:
 //   - Deterministic: machines that apply the same entries have the same state, to the byte of their snapshots, and give
 //     the same replies. No clock, no goroutine, no I/O, no chance, no map order, no floating point that could differ
-//     between processors; tidy_test.go checks the code for that. The caches of a node, and the replies that it omits since
-//     no client waits for them, affect no other reply and no snapshot.
+//     between processors; tidy_test.go checks the code for that. The caches of a node, and the replies that it omits
+//     since no client waits for them, affect no other reply and no snapshot.
 //   - At most once: no batch is applied twice. The session of its node remembers the applied batches.
-//   - Time is in the log: a key expires for all commands at once, when the cluster time of an entry exceeds its deadline.
-//   - No request that decodes makes the machine panic, or run without a limit. A script or a transaction that exceeds its
-//     budget changes nothing.
-//   - An entry takes a fraction of a second at most. A request that does not fit into the budget is not applied, and the
-//     sink learns that. Batches that cost little always fit.
+//   - Time is in the log: a key expires for all commands at once, when the cluster time of an entry exceeds its
+//     deadline.
+//   - No request that decodes makes the machine panic, or run without a limit. A script or a transaction that exceeds
+//     its budget changes nothing.
+//   - An entry takes a fraction of a second at most. A request that does not fit into the budget is not applied, and
+//     the sink learns that. Batches that cost little always fit.
 //   - A snapshot is taken in constant time, and is immutable. If a snapshot is damaged, Restore keeps the former state.
 //
 // The machine does not depend on the leader, the wall clock or the connections of clients, and checks permissions only
 // for effects beyond the words of a command (judge.go). The entries have the memory limit.
 //
-// Package server/replica calls [Machine.Apply] with each committed entry in order, [Machine.Read] for linearizable reads,
-// and [Machine.Snapshot] and [Machine.Restore] for raft. Commands have the names of protocol's table. The node that took a
-// command has checked its arity, and the machine checks it again.
+// Package server/replica calls [Machine.Apply] with each committed entry in order, [Machine.Read] for linearizable
+// reads, and [Machine.Snapshot] and [Machine.Restore] for raft. Commands have the names of protocol's table. The node
+// that took a command has checked its arity, and the machine checks it again.
 //
 // Start reading at fsm.go, then machine.go, state.go, run.go, command/call.go and str/set.go. The parts:
 //

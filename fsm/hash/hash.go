@@ -176,7 +176,8 @@ func hscanOp(c *command.Call) protocol.Value {
 	})
 }
 
-// OpenHash charges for changes that add this number of bytes, and opens the hash of the command's key: see [command.Open].
+// OpenHash charges for changes that add this number of bytes, and opens the hash of the command's key: see
+// [command.Open].
 func OpenHash(c *command.Call, changes, bytes int) (e command.Edit[*collection.Hash], problem protocol.Value, ok bool) {
 	h, there, ok := readHash(c)
 	if !ok {

@@ -34,7 +34,8 @@ func objectIdletimeOp(c *command.Call) protocol.Value {
 	return command.Zero
 }
 
-// Redis shares the objects of the integers from 0 to sharedIntegers-1, and reports sharedCount as their reference count.
+// Redis shares the objects of the integers from 0 to sharedIntegers-1, and reports sharedCount as their reference
+// count.
 const (
 	sharedIntegers = 10_000
 	sharedCount    = 1<<31 - 1

@@ -26,8 +26,8 @@ func scanOp(c *command.Call) protocol.Value {
 	return protocol.Array(protocol.Bulk(next), protocol.Array(keys...))
 }
 
-// scan returns the matching keys among the next o.Count keys, and the next cursor, which is "0" at the end. It reads more
-// keys if several share a cursor.
+// scan returns the matching keys among the next o.Count keys, and the next cursor, which is "0" at the end. It reads
+// more keys if several share a cursor.
 func scan(c *command.Call, cursor uint64, o *command.ScanOptions) (keys []protocol.Value, next string) {
 	next = "0"
 	if cursor >= 1<<53 {

@@ -205,8 +205,8 @@ func (s *sorting) weigh() (problem protocol.Value, ok bool) {
 	return problem, true
 }
 
-// sortScore parses a decimal number without blanks, as Redis 8 does. A number that is too large is infinite, and an empty
-// text is 0.
+// sortScore parses a decimal number without blanks, as Redis 8 does. A number that is too large is infinite, and an
+// empty text is 0.
 func sortScore(text string) (score float64, ok bool) {
 	if text == "" {
 		return 0, true

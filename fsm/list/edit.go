@@ -256,8 +256,8 @@ func lremOp(c *command.Call) protocol.Value {
 	return protocol.Integer(int64(len(indexes)))
 }
 
-// matches returns the ascending indexes of the first count elements equal to word: the last -count if count is negative,
-// all if it is 0.
+// matches returns the ascending indexes of the first count elements equal to word: the last -count if count is
+// negative, all if it is 0.
 func matches(c *command.Call, l *collection.List, word string, count int64) (indexes []int, problem protocol.Value,
 	ok bool,
 ) {

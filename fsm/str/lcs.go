@@ -100,8 +100,8 @@ type lcsMatch struct {
 	toA, toB     int
 }
 
-// walk reads the subsequence and its ranges from the table, from the end to the front. Of several subsequences it selects
-// the one that Redis selects.
+// walk reads the subsequence and its ranges from the table, from the end to the front. Of several subsequences it
+// selects the one that Redis selects.
 func (t *lcsTable) walk(o *lcsOptions) (common string, ranges []protocol.Value) {
 	i, j := len(t.a), len(t.b)
 	left := int(t.at(i, j))

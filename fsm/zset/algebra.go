@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// scoredSource is an input of a set operation: a set, a sorted set, or a missing key. The members of a set have the score
-// 1.
+// scoredSource is an input of a set operation: a set, a sorted set, or a missing key. The members of a set have the
+// score 1.
 type scoredSource struct {
 	set    *collection.Set
 	sorted *collection.SortedSet
@@ -271,7 +271,8 @@ func calculate(c *command.Call, a *scoredAlgebra) (count int64, problem protocol
 	return count, problem, ok
 }
 
-// scoreOf returns the score in the result of a member of the first source. in reports whether the result has the member.
+// scoreOf returns the score in the result of a member of the first source. in reports whether the result has the
+// member.
 func (a *scoredAlgebra) scoreOf(member string, score float64) (result float64, in bool) {
 	first, others := &a.sources[0], a.sources[1:]
 	if a.kind == difference {

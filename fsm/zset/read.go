@@ -260,8 +260,8 @@ func (m *memberRange) span(z *collection.SortedSet) (from, to int) {
 }
 
 // nameSpan is span for byName. If the scores differ, the names are not in order and the range is not defined, but the
-// result is that of Redis: in a small sorted set the members from the first one inside of the lower bound to the next one
-// outside of the upper bound, or the same in reverse; in a large one, whatever its binary searches find.
+// result is that of Redis: in a small sorted set the members from the first one inside of the lower bound to the next
+// one outside of the upper bound, or the same in reverse; in a large one, whatever its binary searches find.
 func (m *memberRange) nameSpan(z *collection.SortedSet) (from, to int) {
 	if !z.Small() || z.Len() == 0 {
 		return z.Search(m.names.reached), z.Search(m.names.passed)

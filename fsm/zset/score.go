@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// parseScore parses a score as Redis does. C's strtod must accept the whole word, which must have no blank in front, and
-// whose number must not be NaN, overflow or underflow.
+// parseScore parses a score as Redis does. C's strtod must accept the whole word, which must have no blank in front,
+// and whose number must not be NaN, overflow or underflow.
 func parseScore(word string) (score float64, ok bool) {
 	if word == "" || isBlank(word[0]) {
 		return 0, false
@@ -21,8 +21,8 @@ func parseScore(word string) (score float64, ok bool) {
 
 func isBlank(b byte) bool { return b == ' ' || '\t' <= b && b <= '\r' }
 
-// strtod parses the number at the start of s as C's strtod does. n is the length of the number in bytes, or 0 if there is
-// none. outOfRange reports an overflow or underflow.
+// strtod parses the number at the start of s as C's strtod does. n is the length of the number in bytes, or 0 if there
+// is none. outOfRange reports an overflow or underflow.
 func strtod(s string) (f float64, n int, outOfRange bool) {
 	at := 0
 	for at < len(s) && isBlank(s[at]) {
@@ -146,8 +146,8 @@ func parseScoreRange(low, high string) (r scoreRange, ok bool) {
 	return r, ok1 && ok2
 }
 
-// parseBound parses a bound of a range of scores. Unlike parseScore, it accepts blanks in front and numbers out of range,
-// and an empty word is 0, as in Redis.
+// parseBound parses a bound of a range of scores. Unlike parseScore, it accepts blanks in front and numbers out of
+// range, and an empty word is 0, as in Redis.
 func parseBound(word string) (f float64, open, ok bool) {
 	word, _, _ = strings.Cut(word, "\x00")
 	word, open = strings.CutPrefix(word, "(")

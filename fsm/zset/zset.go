@@ -298,7 +298,8 @@ func popScored(c *command.Call, at extreme) protocol.Value {
 	return protocol.Pairs(pairs...)
 }
 
-// popExtremes pops count members from an end of the sorted set of key, and emits the event. A score follows each member.
+// popExtremes pops count members from an end of the sorted set of key, and emits the event. A score follows each
+// member.
 //
 // Requires: the sorted set has count members.
 func popExtremes(c *command.Call, key string, at extreme, count int) (pairs []protocol.Value, problem protocol.Value,
