@@ -37,7 +37,7 @@ func TestFewDescriptors(t *testing.T) {
 	// It may have to come again while many are still being closed.
 	require.Eventually(t, func() bool {
 		got, err := late.ConfigGet(t.Context(), "max*clients").Result()
-		return err == nil && got["maxclients"] == "64" && got["maxmemory-clients"] == "3145728"
+		return err == nil && got["maxclients"] == "32" && got["maxmemory-clients"] == "3145728"
 	}, 30*time.Second, 10*time.Millisecond)
 	require.NoError(t, c.Set(t.Context(), "k", "w", 0).Err(), "a client that was there stays")
 	require.NotContains(t, n.Output(), "too many open files")
