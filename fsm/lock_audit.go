@@ -62,53 +62,49 @@ func (c *call) auditStock(e *locks.Event) {
 	case locks.Lost:
 		c.auditLost(e)
 	case locks.Stored:
-		was, held := c.heldMark(it)
-		is, holds := c.heldMark(next)
-		if c.breaking || held && holds && isSameHold(it, next, &was, &is) {
+		held, holds := c.isHeld(it), c.isHeld(next)
+		if c.breaking || held && holds && isSameHold(it, next) {
 			return
 		}
 		if held {
-			c.auditEnd(e, &was)
+			c.auditEnd(e)
 		}
 		if holds {
-			s := c.newStockChange(event.LockGranted, e.DB, next, &is)
+			s := c.newStockChange(event.LockGranted, e.DB, next)
 			c.auditOwners(&s)
 		}
 	case locks.Joined:
-		m, _ := it.Mark()
-		s := c.newStockChange(event.LockGranted, e.DB, it, &m)
+		s := c.newStockChange(event.LockGranted, e.DB, it)
 		s.client = e.Client
 		c.auditOwner(&s, e.Owner)
 	case locks.Parted:
-		m, _ := it.Mark()
-		c.auditEnd(e, &m)
+		c.auditEnd(e)
 	}
 }
 
-// heldMark returns the mark of a stock lock whose lease has not ended. It reports whether the item is one.
-func (c *call) heldMark(it *keyspace.Item) (m keyspace.Mark, held bool) {
-	if command.IsStockLock(it) && !it.Ended(c.NowMillis) {
-		return it.Mark()
-	}
-	return m, false
+// isHeld reports whether an item is a stock lock whose lease has not ended.
+func (c *call) isHeld(it *keyspace.Item) bool {
+	return command.IsStockLock(it) && !it.Ended(c.NowMillis)
 }
 
 // isSameHold reports whether two items of one key are the same hold: they have the same owners, and were taken at the
-// same time. was and is are their marks.
-func isSameHold(it, next *keyspace.Item, was, is *keyspace.Mark) bool {
+// same time.
+func isSameHold(it, next *keyspace.Item) bool {
 	if !it.IsString() || !next.IsString() {
 		return next.Shares(it)
 	}
+	was, _ := it.Mark()
+	is, _ := next.Mark()
 	return was.SinceMillis == is.SinceMillis && it.Value() == next.Value()
 }
 
 // stockChange has the fields that the changes of all owners of a stock lock share.
 type stockChange struct {
-	what        string // LockGranted, or LockTaken, which auditOwner changes to LockReleased for a release
-	db          int
-	it          *keyspace.Item
-	sinceMillis int64
-	client      locks.Client // the client that took the lock
+	what   string // LockGranted, or LockTaken, which auditOwner changes to LockReleased for a release
+	db     int
+	it     *keyspace.Item
+	mark   keyspace.Mark
+	client locks.Client // the client that took the lock
 	// byCommand is set if the current command ended the holds. An owner that the command names has then released its hold.
 	// If ofAll is set, all owners have.
 	byCommand, ofAll bool
@@ -116,18 +112,17 @@ type stockChange struct {
 	cause            *lossCause   // of a loss, or nil
 }
 
-func (c *call) newStockChange(what string, db int, it *keyspace.Item, m *keyspace.Mark) stockChange {
-	return stockChange{what: what, db: db, it: it, sinceMillis: m.SinceMillis, client: c.markedBy(m)}
+func (c *call) newStockChange(what string, db int, it *keyspace.Item) stockChange {
+	m, _ := it.Mark()
+	return stockChange{what: what, db: db, it: it, mark: m, client: c.markedBy(&m)}
 }
 
 // auditLost emits the loss of a stock lock that expired, was flushed or was broken by LOCK.BREAK.
 func (c *call) auditLost(e *locks.Event) {
-	it := &e.Stock.Item
-	if !command.IsStockLock(it) {
+	if !command.IsStockLock(&e.Stock.Item) {
 		return
 	}
-	m, _ := it.Mark()
-	s := c.newStockChange(event.LockTaken, e.DB, it, &m)
+	s := c.newStockChange(event.LockTaken, e.DB, &e.Stock.Item)
 	s.reason, s.cause = e.Reason, c.st.history.kinds[stockLocks].cause(e.CauseID)
 	if owners := e.Stock.Owners; len(owners) == 1 && e.Stock.Count == 1 {
 		c.auditOwner(&s, owners[0].Owner) // other owners may still hold the lock
@@ -137,13 +132,13 @@ func (c *call) auditLost(e *locks.Event) {
 }
 
 // auditEnd emits that the current command has ended a stock lock: for the owner of a Parted event, and otherwise for
-// all owners. m is the mark of the lock. The rules of [call.stockTaken] decide whether an owner released the lock or
-// lost it. A command that stores the same value again takes the lock from nobody.
-func (c *call) auditEnd(e *locks.Event, m *keyspace.Mark) {
+// all owners. The rules of [call.stockTaken] decide whether an owner released the lock or lost it. No owner loses the
+// lock to a command that stores the same value again.
+func (c *call) auditEnd(e *locks.Event) {
 	it, next := &e.Stock.Item, &e.Stock.Next
-	s := c.newStockChange(event.LockTaken, e.DB, it, m)
+	s := c.newStockChange(event.LockTaken, e.DB, it)
 	s.byCommand, s.reason = true, locks.Broken
-	s.ofAll = c.isTaker(m) || c.watches(e.DB, it.Key()) || e.Kind == locks.Parted && c.Script == nil ||
+	s.ofAll = c.isTaker(&s.mark) || c.watches(e.DB, it.Key()) || e.Kind == locks.Parted && c.Script == nil ||
 		next.Shares(it) || it.IsString() && next.IsString() && next.Hash == it.Hash && next.Value() == it.Value()
 	if e.Kind == locks.Parted {
 		c.auditOwner(&s, e.Owner)
@@ -188,7 +183,7 @@ func (c *call) auditOwner(s *stockChange, owner string) *event.LockChange {
 	}
 	ch := c.addChange(s.what, s.db, s.it.Key(), owner)
 	c.setClient(ch, &s.client)
-	ch.Stock, ch.AtMillis, ch.HeldMillis = true, c.ToWall(at), max(0, at-s.sinceMillis)
+	ch.Stock, ch.AtMillis, ch.HeldMillis = true, c.ToWall(at), max(0, at-s.mark.SinceMillis)
 	switch {
 	case s.what == event.LockGranted:
 		ch.Shared = !s.it.IsString()

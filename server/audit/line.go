@@ -159,9 +159,8 @@ type encoder struct {
 	head     []byte
 	index    uint64
 	atMillis int64
-	// date is the time of the second of atMillis, up to its fraction.
-	date   []byte
-	second int64
+	// date is the beginning of head, up to the fraction of the second.
+	date []byte
 	// node is the node of the last client, and name its name in lines.
 	node, name string
 }
@@ -171,11 +170,11 @@ const secondFormat = "2006-01-02T15:04:05."
 // append appends the line of a change. client has the encoded members of the client, or is empty.
 func (e *encoder) append(b []byte, index uint64, n int, ch *event.LockChange, client string) []byte {
 	if ch.AtMillis != e.atMillis || index != e.index || e.head == nil {
-		e.atMillis, e.index = ch.AtMillis, index
 		t := time.UnixMilli(ch.AtMillis).UTC()
-		if second := t.Unix(); second != e.second || e.head == nil {
-			e.date, e.second = t.AppendFormat(append(e.date[:0], `{"time":"`...), secondFormat), second
+		if t.Unix() != time.UnixMilli(e.atMillis).Unix() || e.head == nil {
+			e.date = t.AppendFormat(append(e.date[:0], `{"time":"`...), secondFormat)
 		}
+		e.atMillis, e.index = ch.AtMillis, index
 		ms := t.Nanosecond() / 1e6
 		h := append(append(e.head[:0], e.date...), byte('0'+ms/100), byte('0'+ms/10%10), byte('0'+ms%10))
 		h = append(append(append(h, `Z","id":"`...), e.cluster...), '/')
