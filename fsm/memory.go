@@ -219,8 +219,11 @@ func (c *call) exceeds(b *binding, words []string) bool {
 
 // creates returns an upper bound of the number of keys that a command creates: the missing keys that it may write.
 func (c *call) creates(row *protocol.Command, words []string) (n uint64) {
-	if row.Name == "copy" && len(words) > 3 /* the target may be in another database */ || row.Name == "session.open" {
-		return 1
+	switch {
+	case row.Name == "copy" && len(words) > 3:
+		return 1 // the target may be in another database
+	case row.Name == "session.open":
+		return 1 // a session counts as a key
 	}
 	var room [8]protocol.KeyUse
 	uses := protocol.AppendKeyUses(row, room[:0], words)

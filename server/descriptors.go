@@ -17,9 +17,10 @@ const (
 	peerDescriptors = 16
 	// strangerDescriptors are for connections on the peer port that have not authenticated.
 	strangerDescriptors = 128
-	// minDescriptors is the lowest limit with which a node starts, and clients get the minClients-th part at least.
+	// minDescriptors is the lowest limit with which a node starts.
 	minDescriptors = 64
-	minClients     = 8
+	// clientsDivisor: clients get at least the limit divided by it.
+	clientsDivisor = 8
 
 	// reserve is for as many members as there may be, since they come while clients are connected.
 	reserve = nodeDescriptors + logDescriptors + (members.Max-1)*peerDescriptors + strangerDescriptors
@@ -36,5 +37,5 @@ func fitClients(wanted, refusals int, limit uint64) (int, error) {
 				limit, minDescriptors, wanted+reserve+refusals)
 	}
 	kept := min(reserve, limit/2) + uint64(refusals)
-	return int(min(uint64(wanted), max(limit, kept+limit/minClients)-kept)), nil
+	return int(min(uint64(wanted), max(limit, kept+limit/clientsDivisor)-kept)), nil
 }
