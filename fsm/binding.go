@@ -81,7 +81,7 @@ func newBinding(name string) *binding {
 	return b
 }
 
-// countingWrites has the commands that write, and whose look-ups count as hits and misses. Those of SET and BITFIELD
+// countingWrites has the writing commands whose look-ups count as hits and misses. The look-ups of SET and BITFIELD
 // count only with some arguments.
 var countingWrites = map[string]bool{
 	"bitop": true, "copy": true, "getdel": true, "getex": true, "getset": true, "sort": true,

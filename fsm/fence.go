@@ -21,8 +21,8 @@ func parseFence(word string) (fence int64, ok bool) {
 	return fence, ok && fence >= 1 && fence <= locks.MaxFence
 }
 
-// fencePassOp passes a fence unless a larger one has passed. A resource that calls it accepts writes of the current
-// holder of a lock, and refuses those of earlier holders. The key keeps its deadline.
+// fencePassOp passes a fence unless a larger one has passed. A resource calls it before each write, and
+// so refuses the writes of earlier holders of a lock. The key keeps its deadline.
 func fencePassOp(c *call) protocol.Value {
 	key := c.Args[1]
 	fence, ok := parseFence(c.Args[2])

@@ -25,8 +25,8 @@ type Machine interface {
 	Prepare(data []byte)
 	// PrepareBatch is Prepare for the body of a batch, which is not in an entry yet.
 	PrepareBatch(body []byte)
-	// Compile compiles a source. The text of the error is that of the reply. A node calls Compile before it proposes a
-	// script, so that the log has no invalid sources.
+	// Compile compiles a source. The client's reply has the text of the error. A node compiles a script before it proposes
+	// the script, so that the log has no invalid sources.
 	Compile(source string) error
 	// Compiled reports whether Compile has the source in its cache.
 	Compiled(source string) bool
@@ -37,10 +37,8 @@ type Machine interface {
 	Applied(o protocol.Incarnation, seq uint64) bool
 	// Incarnation returns the newest epoch of a node that had a batch applied, or 0.
 	Incarnation(node string) uint64
-	// SeedReads makes random decisions in reads differ from those of other nodes and of earlier incarnations of this
-	// node.
-	//
-	// Batches and waiters of o count as this node's own in events.
+	// SeedReads seeds the random numbers of reads with this node's incarnation o, so that they differ between
+	// incarnations. In events, batches and waiters of o then count as this node's own.
 	SeedReads(o protocol.Incarnation)
 	// Listen selects the events that the sink takes from the next entry on.
 	Listen(i event.Interest)

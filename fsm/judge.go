@@ -24,7 +24,8 @@ type rightsCache struct {
 const (
 	// maxCachedRights limits the estimated memory of the cache, in bytes. A full cache is emptied.
 	maxCachedRights = 16 << 20
-	// rightsBytes is the estimated memory of rights, and bytesPerRuleByte that of each byte of their rules.
+	// rightsBytes is the estimated memory of rights without rules, and bytesPerRuleByte the estimated memory of each byte
+	// of the rules.
 	rightsBytes      = 1 << 10
 	bytesPerRuleByte = 16
 )

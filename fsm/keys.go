@@ -121,7 +121,7 @@ func (c *call) hasLockKey(row *protocol.Command) bool {
 	return false
 }
 
-// The texts of WRONGTYPE say what the key is, unlike those of Redis.
+// These WRONGTYPE errors name the kind of lock at the key. The error of Redis names no kind.
 var (
 	errNativeThere = wrongTypeFor("a native lock; LOCK.INFO shows who holds it")
 	errStockThere  = wrongTypeFor("a stock lock, taken by SET NX or a lock library; LOCK.INFO shows who holds it")

@@ -22,8 +22,8 @@ const envFileVariable = "HOLDFAST_ENV_FILE"
 // envFile is the path of the node's settings in packages and their unit.
 const envFile = "/etc/holdfast/holdfast.env"
 
-// localNode has the settings of the node on the same machine, for clients: the environment's, as in a container, or
-// else those of the file that the node's unit reads.
+// localNode has the settings of the node on the same machine, for clients. In a container the settings come from the
+// environment, and otherwise from the file of the node's systemd unit.
 type localNode struct {
 	from   string            // the file, "" for the environment
 	values map[string]string // of the file

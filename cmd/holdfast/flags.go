@@ -135,11 +135,11 @@ type exitStatus struct {
 
 func (e exitStatus) Error() string { return e.text }
 
-// The exit statuses of `holdfast lock` other than the command's own. 69 and 75 are EX_UNAVAILABLE and EX_TEMPFAIL of
-// sysexits(3), the others are those of shells.
+// The exit statuses of `holdfast lock` other than the command's own. 69 and 75 are from sysexits(3).
+// Shells use the others, too.
 const (
 	statusNotGranted    = 69 // EX_UNAVAILABLE
-	statusLost          = 75
+	statusLost          = 75 // EX_TEMPFAIL
 	statusNotExecutable = 126
 	statusNotFound      = 127
 	statusSignal        = 128 // plus the signal's number

@@ -75,7 +75,7 @@ func (j *job) wait() {
 }
 
 // mayStop reports whether this process stops with the command: after Ctrl-Z, or a read from the terminal in the
-// background. SIGSTOP was sent to the command's pid by somebody who will continue it.
+// background. It does not stop after a SIGSTOP: the sender signals the command alone, and can continue it.
 func (j *job) mayStop(by syscall.Signal) bool { return j.terminal != nil && by != syscall.SIGSTOP }
 
 // status returns the command's exit status as shells do.

@@ -21,9 +21,9 @@ const slackIsSet = "HOLDFAST_TIMER_SLACK_IS_SET"
 // in system calls. In a node, which syncs its log most of the time, these wake-ups were more than half of all context
 // switches, and a quarter of a follower's CPU.
 //
-// Threads inherit the slack, but the monitor starts before main. So the process executes itself once more, with the
-// same PID. If that fails, it continues, which costs only speed. It also continues if its slack is large enough
-// already, by systemd's TimerSlackNSec, or if it has none, as under a real-time policy.
+// The monitor starts before main, and a thread inherits its slack at its start. So the process executes itself again,
+// with the same PID. If execve fails, the process runs on, only slower. It does not execute itself if its slack is large
+// enough already, by systemd's TimerSlackNSec, or if it has none, as under a real-time policy.
 //
 // main must call it first.
 func setTimerSlack() {

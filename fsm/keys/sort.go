@@ -289,8 +289,9 @@ func (s *sorting) store(elems []protocol.Value) protocol.Value {
 	return protocol.Integer(int64(len(elems)))
 }
 
-// valueOf returns the value of a pattern of BY or GET for an element. In "weight_*" and "object_*->field" the element
-// replaces the star, and "#" stands for the element itself. found reports whether there is a value.
+// valueOf returns the value of a pattern of BY or GET for an element. The element replaces
+// the star in "weight_*" and in "object_*->field". The pattern "#" is the element itself. found reports whether the
+// value exists.
 func valueOf(c *command.Call, pattern, element string) (value string, found bool) {
 	if pattern == "#" {
 		return element, true

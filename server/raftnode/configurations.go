@@ -30,7 +30,7 @@ type configurations struct {
 	known []members.Configuration
 	// joined is set once a committed configuration had this node as a member.
 	joined bool
-	// moved is what withheld returns. The method wake closes and replaces it.
+	// moved is the channel that withheld returns. The method wake closes and replaces it.
 	moved chan struct{}
 
 	// replay and replayed are the next and the last entry that raft reads from the log while it is opened.
@@ -202,9 +202,9 @@ func (c *configurations) following(index uint64) (members.Configuration, bool) {
 	return members.Configuration{}, false
 }
 
-// withheld returns nil if a leader may send those entries to the node id, and else a channel that is closed when that
-// may have changed. A configuration that is not known to be committed is sent to the newest voters alone: nobody waits
-// for other acknowledgements, and in the logs of others it would outlast a leader that is lost. See
+// withheld returns nil if a leader may send the entries to the node id, or a channel that is closed when the answer may
+// have changed. A leader sends a configuration that is not known to be committed only to voters of the newest
+// configuration. In the logs of other nodes it would remain after the loss of the leader, and hold up the voters: see
 // server/raftnode/DESIGN.md.
 func (c *configurations) withheld(id string, entries []*raft.Log) <-chan struct{} {
 	if len(entries) == 0 || c.view().IsVoter(id) {

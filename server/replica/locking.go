@@ -20,7 +20,7 @@ func (r *Replica) StockWaiters(db int, key string) []fsm.StockWaiter {
 // LockStats returns the numbers of locks, and the counts of their events since the start of this node.
 func (r *Replica) LockStats() fsm.LockStats { return r.machine.LockStats() }
 
-// Compile compiles a source of a script on this node. The error's text is that of the reply.
+// Compile compiles the source of a script on this node. The client's reply has the text of the error.
 func (r *Replica) Compile(source string) error { return r.machine.Compile(source) }
 
 // Compiled reports whether Compile takes almost no time.

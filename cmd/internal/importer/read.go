@@ -151,8 +151,8 @@ func (r *reader) look(ctx context.Context, keys []string) ([]shape, error) {
 	return shapes, nil
 }
 
-// readAll reads keys, each at one instant. The item of a missing key has no words; that of a key whose kind has changed
-// meanwhile has another kind. refused has the reasons why keys cannot be read, by index.
+// readAll reads keys, each at one instant. The item of a missing key has no words. If the kind of a key has changed
+// since its shape was read, the item has the new kind. refused has the reasons why keys cannot be read, by index.
 func (r *reader) readAll(ctx context.Context, shapes []shape) (items []item, refused map[int]string, err error) {
 	var commands [][]string
 	for _, s := range shapes {
