@@ -16,26 +16,26 @@ import (
 	"github.com/holdfast/holdfast/protocol/fleet"
 )
 
-// endLimit is how long a process may take to end in good order.
+// endLimit bounds the graceful end of a process.
 const endLimit = 20 * time.Second
 
-// process is a process of a member.
+// process is one process of a member.
 type process struct {
 	fleet.Process
-	// command prepares the process; under are words before its own, of a program that runs the process.
+	// command prepares the process; under are the words of a program that runs it, such as a tracer.
 	command func(under ...string) *exec.Cmd
-	ended   bool // on purpose; guarded by the fleet's mu
+	ended   bool // ended deliberately; guarded by the fleet's mu
 }
 
-// Fleet is [Processes] that are real.
+// Fleet implements [Processes] with real processes.
 type Fleet struct {
 	dir     string
 	members map[string][]*process
 
-	starts sync.Mutex // of a process at a time
+	starts sync.Mutex // held while a process starts
 
 	mu       sync.Mutex
-	out      map[string]bool // members that nothing starts
+	out      map[string]bool // members that must not be started
 	excused  map[string]int
 	findings []string
 }
@@ -44,19 +44,19 @@ func newFleet(dir string) *Fleet {
 	return &Fleet{dir: dir, members: map[string][]*process{}, out: map[string]bool{}, excused: map[string]int{}}
 }
 
-// add adds a process of a member. Its name is also the name of its log: "n1", "n1-sentinel".
+// add registers a process of a member. Its name, such as n1 or n1-sentinel, is also the name of its log.
 func (f *Fleet) add(member, name string, command func(under ...string) *exec.Cmd) {
 	p := &process{Process: fleet.Process{Name: name, Log: f.LogFile(name)}, command: command}
 	p.AtEnd = func() { f.noteEnd(member, p) }
 	f.members[member] = append(f.members[member], p)
 }
 
-// LogFile is where a member's process writes.
+// LogFile is the path of a process's output.
 func (f *Fleet) LogFile(name string) string { return filepath.Join(f.dir, name+".log") }
 
-// SetOut says that nothing starts a member from now on, or that it may be started.
+// SetOut sets whether a member must not be started. No start is under way when it returns.
 func (f *Fleet) SetOut(member string, out bool) {
-	f.starts.Lock() // no start is under way when this returns
+	f.starts.Lock()
 	defer f.starts.Unlock()
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -69,7 +69,7 @@ func (f *Fleet) isOut(member string) bool {
 	return f.out[member]
 }
 
-// Start starts what of a member is not running, unless the member is out.
+// Start starts the processes of a member that do not run, unless the member is out.
 func (f *Fleet) Start(member string) error { return f.StartUnder(member) }
 
 // StartUnder implements [Tracers].
@@ -93,7 +93,7 @@ func (f *Fleet) StartUnder(member string, under ...string) error {
 	return nil
 }
 
-// noteEnd takes note of a process's end.
+// noteEnd records the end of a process.
 func (f *Fleet) noteEnd(member string, p *process) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -103,7 +103,7 @@ func (f *Fleet) noteEnd(member string, p *process) {
 	}
 }
 
-// lastLine is the last line of an output that tells something.
+// lastLine returns the line of an output's last panic or fatal error, or else the last line.
 func lastLine(output string) string {
 	for _, begins := range []string{"\npanic: ", "\nfatal error: "} {
 		if n := strings.LastIndex("\n"+output, begins); n >= 0 {
@@ -115,10 +115,10 @@ func lastLine(output string) string {
 	return lines[len(lines)-1]
 }
 
-// Kill ends a member as kill -9 does.
+// Kill kills a member (kill -9).
 func (f *Fleet) Kill(member string) error { return f.end(member, syscall.SIGKILL) }
 
-// Stop tells a member to end in good order.
+// Stop stops a member gracefully.
 func (f *Fleet) Stop(member string) error { return f.end(member, syscall.SIGTERM) }
 
 func (f *Fleet) end(member string, sig syscall.Signal) error {
@@ -133,7 +133,7 @@ func (f *Fleet) end(member string, sig syscall.Signal) error {
 		tracer := tracerOf(p.PID())
 		errs = append(errs, p.Signal(sig))
 		if tracer != nil && sig == syscall.SIGKILL {
-			_ = tracer.Kill() // a thread that the tracer holds up would not end
+			_ = tracer.Kill() // a thread that its tracer blocks would not end
 		}
 	}
 	for _, p := range f.members[member] {
@@ -145,7 +145,7 @@ func (f *Fleet) end(member string, sig syscall.Signal) error {
 	return errors.Join(errs...)
 }
 
-// tracerOf is the process that traces another; nil without, and where that cannot be known.
+// tracerOf returns the process that traces another, or nil if there is none or the platform cannot tell.
 func tracerOf(pid int) *os.Process {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -164,10 +164,10 @@ func tracerOf(pid int) *os.Process {
 	return p
 }
 
-// Pause freezes a member, Resume lets a member go on.
+// Pause freezes a member (SIGSTOP).
 func (f *Fleet) Pause(member string) error { return f.signal(member, syscall.SIGSTOP) }
 
-// Resume lets a member go on.
+// Resume resumes a frozen member.
 func (f *Fleet) Resume(member string) error { return f.signal(member, syscall.SIGCONT) }
 
 func (f *Fleet) signal(member string, sig syscall.Signal) error {
@@ -189,12 +189,12 @@ func (f *Fleet) PIDs(member string) []int {
 	return pids
 }
 
-// Running reports whether all of a member runs.
+// Running reports whether all processes of a member run.
 func (f *Fleet) Running(member string) bool {
 	return !slices.ContainsFunc(f.members[member], func(p *process) bool { return !p.Running() })
 }
 
-// Excuse makes the end of a member's processes no finding, until the returned function is called.
+// Excuse tolerates the end of a member's processes until the returned function is called.
 func (f *Fleet) Excuse(member string) (over func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -213,14 +213,14 @@ func (f *Fleet) Report(finding string) {
 	f.findings = append(f.findings, finding)
 }
 
-// Findings are what went wrong with processes.
+// Findings returns what went wrong with processes.
 func (f *Fleet) Findings() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return append([]string(nil), f.findings...)
 }
 
-// close kills all.
+// close kills all processes.
 func (f *Fleet) close() error {
 	var errs []error
 	for member := range f.members {

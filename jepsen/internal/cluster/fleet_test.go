@@ -19,7 +19,7 @@ import (
 	"github.com/holdfast/holdfast/jepsen/internal/network"
 )
 
-// behaviour makes this test binary play a server.
+// behaviour is the environment variable that makes this test binary act as a server.
 const behaviour = "JEPSEN_TEST_BEHAVIOUR"
 
 func TestMain(m *testing.M) {
@@ -79,7 +79,7 @@ func TestFrozenGoesOn(t *testing.T) {
 	require.True(t, f.Running("n1"))
 }
 
-// state is a process's state as the kernel names it: T is stopped.
+// state is a process's state in the kernel's letters; T is stopped.
 func state(t *testing.T, pid int) string {
 	t.Helper()
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -106,10 +106,10 @@ func TestEndingByItselfIsAFindingUnlessExcused(t *testing.T) {
 
 func waitFor(f *Fleet, member string) { <-f.members[member][0].Done() }
 
-// hogged is what a hog has had, in bytes.
+// hogged is the size of a hog's allocation in bytes.
 const hogged = 128 << 20
 
-// hog takes memory, gives it back, and says so.
+// hog allocates memory, frees it, and prints a line.
 func hog() {
 	b := bytes.Repeat([]byte{1}, hogged)
 	runtime.KeepAlive(b)
@@ -118,7 +118,7 @@ func hog() {
 	fmt.Println("given back")
 }
 
-// TestWatchSeesPeaks: also those between two looks.
+// TestWatchSeesPeaks: peaks between two polls count.
 func TestWatchSeesPeaks(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("no /proc here")
@@ -151,7 +151,7 @@ func TestNodesAreToldTheirLimits(t *testing.T) {
 	require.Contains(t, cmd.Args[2], "ulimit -n 1024 ")
 }
 
-// TestTwinAtAPlaceOfTheInitialCluster: the flags of a second process of n1, at the place that n3 left, give each
+// TestTwinAtAPlaceOfTheInitialCluster: a second process of n1, at the place that n3 left, gets flags that list each
 // address once; serve refuses others.
 func TestTwinAtAPlaceOfTheInitialCluster(t *testing.T) {
 	n, err := network.NewProxies(3, "client", "peer")
@@ -165,7 +165,7 @@ func TestTwinAtAPlaceOfTheInitialCluster(t *testing.T) {
 	require.Contains(t, h.args("n2"), "n1="+first+",n2="+second+",n3="+third)
 }
 
-// TestResidentFollowsTheFlags: and the number of nodes.
+// TestResidentFollowsTheFlags: the limit depends on the flags and on the number of nodes.
 func TestResidentFollowsTheFlags(t *testing.T) {
 	l := Limits{MaxMemory: 100 << 20, MaxMemoryClients: 10 << 20}
 	require.EqualValues(t, 150+10+256+400, l.Resident(3)>>20)

@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// agreeLimit is how long replicas may take to catch up when nothing is broken and every node serves.
+// agreeLimit bounds the time until replicas catch up, when no fault is active and every node serves.
 const agreeLimit = 15 * time.Second
 
 // Holdfast is a cluster of holdfast serve.
@@ -27,26 +27,26 @@ type Holdfast struct {
 	places []string
 	fleet  *Fleet
 
-	users []string // the flags that name the files of users
+	users []string // the flags with the files of users and quotas
 
 	mu    sync.Mutex
 	nodes map[string]*place
 }
 
-// place is how the node at a place is started.
+// place is the configuration of the node at a place.
 type place struct {
 	in     bool
 	peer   string // the purpose of the address for other nodes: "peer" or "peer2"
-	joined bool   // the node joined a cluster that was there
+	joined bool   // the node joined an existing cluster
 	vote   bool
 	runs   Release
-	twin   string // the place of the member that this node is a second process of; "" for a node of its own
-	// restored is set if the node is a cluster of its own, restored from a backup.
+	twin   string // the place of the member whose second process this node is; "" for a node of its own
+	// restored is set if the node is a separate cluster, restored from a backup.
 	restored bool
-	over     func() // ends the excuse for the end of a removed node; nil without
+	over     func() // ends the excuse of a removed node; nil without one
 }
 
-// NewHoldfast prepares a cluster; nothing runs before Start.
+// NewHoldfast prepares a cluster; Start starts its processes.
 func NewHoldfast(c Config) *Holdfast {
 	h := &Holdfast{c: c, places: network.Nodes(c.Nodes + c.Spares), fleet: newFleet(c.Dir), nodes: map[string]*place{}}
 	for i, m := range h.places {
@@ -67,7 +67,7 @@ func NewHoldfast(c Config) *Holdfast {
 	return h
 }
 
-// program is what the node at a place runs.
+// program is the path of the program of the node at a place.
 func (h *Holdfast) program(m string) string {
 	if h.node(m).runs == Before {
 		return h.c.Before
@@ -82,7 +82,7 @@ func (h *Holdfast) Run(m string, r Release) {
 	h.nodes[m].runs = r
 }
 
-// args are the words that start the node at a place.
+// args returns the command line of the node at a place.
 func (h *Holdfast) args(m string) []string {
 	c, p := &h.c, h.node(m)
 	addr, name := c.Net.Listen(m, p.peer), cmp.Or(p.twin, m)
@@ -90,11 +90,11 @@ func (h *Holdfast) args(m string) []string {
 		"serve", "--name", name, "--addr", c.Net.Listen(m, "client"), "--peer-addr", addr,
 		"--data-dir", c.DataDir(m), "--insecure", "--debug", "--disk-stall-limit", "2s",
 	}
-	if p.runs != Before { // which does not know the flag, and takes the address from initial-cluster
+	if p.runs != Before { // the previous release lacks the flag, and takes the address from initial-cluster
 		args = append(args, "--peer-advertise-addr", addr, "--consistency-check-interval", "10s")
 	}
 	switch {
-	case p.restored: // its folder has all of it
+	case p.restored: // the folder contains the configuration
 	case p.joined:
 		args = append(args, "--join", strings.Join(h.contacts(name), ","))
 		if !p.vote {
@@ -104,7 +104,7 @@ func (h *Holdfast) args(m string) []string {
 		var initial []string
 		for _, other := range h.places[:c.Nodes] {
 			at := c.Net.Listen(other, "peer")
-			switch { // the two change addresses: no address may be there twice
+			switch { // twins and moved nodes change addresses; each must be listed once
 			case other == p.twin:
 				at = addr
 			case other == m && p.twin != "":
@@ -126,7 +126,7 @@ func (h *Holdfast) args(m string) []string {
 	return slices.Concat(args, h.users, c.Args)
 }
 
-// limits are the words that limit a node's address space and descriptors.
+// limits returns the shell words that limit a node's address space and descriptors.
 func (c *Config) limits() []string {
 	if c.Limits == (Limits{}) {
 		return nil
@@ -135,7 +135,7 @@ func (c *Config) limits() []string {
 		MaxFiles), "sh"}
 }
 
-// dialTable says where a node finds the others, when that is not where the others listen.
+// dialTable maps the other nodes to the addresses at which a node reaches them, if those differ from their own.
 func (h *Holdfast) dialTable(m string) string {
 	var table []string
 	for _, other := range h.places {
@@ -168,7 +168,7 @@ func (h *Holdfast) Dial(ctx context.Context, n int, node string) (net.Conn, erro
 
 // Start implements [Target].
 func (h *Holdfast) Start(ctx context.Context) error {
-	if h.c.Before == "" { // which does not know the flags
+	if h.c.Before == "" { // the previous release lacks the flags
 		acl, quota, err := workload.WriteUsers(h.c.Dir, h.c.Password == "")
 		if err != nil {
 			return err
@@ -191,8 +191,8 @@ func (h *Holdfast) Debug(ctx context.Context, member string, words ...string) (p
 	return askAs(ctx, h.c.Net, h.c.Password, "", member, "client", words...)
 }
 
-// Features implements [Target]. The features come from the command table, not from a node: a node too
-// busy to answer would make another run of the same seed.
+// Features implements [Target]. The features come from the command table, since a node may be too busy to answer, which
+// would change the run of a seed.
 func (h *Holdfast) Features(context.Context) workload.Features {
 	_, hashes := protocol.Lookup("hincrby")
 	_, ifEq := protocol.Lookup("delex")
@@ -239,7 +239,7 @@ func (h *Holdfast) Supports(context.Context) []string {
 	return append(faults, "packets-slow")
 }
 
-// Leader implements [Target]: of the nodes that say so, the node with the highest term.
+// Leader implements [Target]: it returns the node with the highest term of those that claim to lead.
 func (h *Holdfast) Leader(ctx context.Context) (string, bool) {
 	members := h.Members()
 	terms := make([]int64, len(members))
@@ -264,7 +264,7 @@ func (h *Holdfast) Leader(ctx context.Context) (string, bool) {
 	return members[best], terms[best] > 0
 }
 
-// InfoInt is a number in the reply of INFO; 0 without the field.
+// InfoInt returns a number in the reply of INFO, or 0 without the field.
 func InfoInt(info, field string) int64 {
 	for line := range strings.Lines(info) {
 		if value, ok := strings.CutPrefix(strings.TrimSpace(line), field+":"); ok {
@@ -275,14 +275,14 @@ func InfoInt(info, field string) int64 {
 	return 0
 }
 
-// digest is a member's state in short.
+// digest is a hash of a member's state.
 type digest struct {
 	index int64
 	hash  string
 }
 
-// Agree implements [Target]: it waits until all members name the same index, and compares
-// the states at that index. Members that never do are behind for good.
+// Agree implements [Target]: it waits until all members report the same index, and compares their states there. A
+// member that never reaches it is a finding.
 func (h *Holdfast) Agree(ctx context.Context) (int, []string) {
 	ctx, cancel := context.WithTimeout(ctx, agreeLimit)
 	defer cancel()
@@ -317,7 +317,7 @@ func sameIndex(digests []digest) bool {
 	return len(digests) > 0
 }
 
-// digests asks all members at once, so that an idle cluster's slow stamps rarely come between.
+// digests asks all members concurrently, so that an idle cluster's stamps rarely fall in between.
 func (h *Holdfast) digests(ctx context.Context, members []string) ([]digest, error) {
 	digests := make([]digest, len(members))
 	errs := make([]error, len(members))

@@ -22,17 +22,17 @@ var (
 	_ Backups    = (*Holdfast)(nil)
 )
 
-// wordLimit bounds a word that changes the members: the leader waits for what the change needs.
+// wordLimit bounds a command that changes the members, in which the leader waits for the change.
 const wordLimit = 35 * time.Second
 
-// node is a copy of how a node is started.
+// node returns a copy of a place's configuration.
 func (h *Holdfast) node(place string) place {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return *h.nodes[place]
 }
 
-// set changes how a node is started.
+// set changes a place's configuration.
 func (h *Holdfast) set(at string, change func(*place)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -51,7 +51,7 @@ func (h *Holdfast) Members() []string { return h.which(true) }
 // Spares implements [Membership].
 func (h *Holdfast) Spares() []string { return h.which(false) }
 
-// contacts are the addresses at which a node that joins looks for others.
+// contacts are the addresses that a joining node asks.
 func (h *Holdfast) contacts(but string) []string {
 	var contacts []string
 	for _, m := range h.Members() {
@@ -62,8 +62,8 @@ func (h *Holdfast) contacts(but string) []string {
 	return contacts
 }
 
-// ask has nodes carry a word out in turn, except the one that it is about, until the leader says that it is done or
-// ctx ends.
+// ask sends a command to nodes in turn, except to the node that it is about, until the leader's configuration satisfies
+// done or ctx ends.
 func (h *Holdfast) ask(ctx context.Context, done func([]member) bool, about string, words ...string) error {
 	last := errors.New("no node was asked")
 	for n := 0; ctx.Err() == nil; n++ {
@@ -87,7 +87,7 @@ func (h *Holdfast) ask(ctx context.Context, done func([]member) bool, about stri
 	return fmt.Errorf("%s: %w", strings.Join(words, " "), last)
 }
 
-// word sends a word that may take long.
+// word sends a command that may take long.
 func (h *Holdfast) word(ctx context.Context, via string, words ...string) error {
 	dial, cancel := context.WithTimeout(ctx, debugTimeout)
 	defer cancel()
@@ -115,7 +115,7 @@ type member struct {
 	voter             bool
 }
 
-// members are who the members are, as a leader says that leads indeed: what any other node knows may be old.
+// members returns the members according to a verified leader, since other nodes may be outdated.
 func (h *Holdfast) members(ctx context.Context) ([]member, error) {
 	leader, known := h.Leader(ctx)
 	if !known {
@@ -150,7 +150,7 @@ func field(row protocol.Value, name string) protocol.Value {
 	return protocol.Value{}
 }
 
-// has reports whether a member is there, as it should be.
+// has reports whether a member with a name exists and satisfies a predicate.
 func has(all []member, name string, as func(member) bool) bool {
 	return slices.ContainsFunc(all, func(m member) bool { return m.name == name && as(m) })
 }
@@ -171,7 +171,7 @@ func (h *Holdfast) Add(ctx context.Context, at string, vote bool) error {
 		"PING")
 }
 
-// leaves makes the end of a node no finding, as it ends when it learns that it was removed.
+// leaves excuses the end of a node, which ends once it learns of its removal.
 func (h *Holdfast) leaves(at string) {
 	over := h.fleet.Excuse(at)
 	h.set(at, func(p *place) {
@@ -188,7 +188,7 @@ func (h *Holdfast) Remove(ctx context.Context, at string) error {
 	return h.ask(ctx, func(all []member) bool { return !has(all, at, anyhow) }, at, "RAFT.REMOVE", at)
 }
 
-// Replace implements [Membership]. With IDs the word can be said again when half of it is done.
+// Replace implements [Membership]. IDs make the command repeatable after a partial change.
 func (h *Holdfast) Replace(ctx context.Context, at, by string) error {
 	h.leaves(at)
 	ids := map[string]string{}
@@ -285,7 +285,7 @@ func (h *Holdfast) Empty(at string) error {
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
-	for _, e := range entries { // the folder itself may be a disk
+	for _, e := range entries { // the folder itself may be a mount point
 		err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
 	}
 	return err
@@ -336,7 +336,7 @@ func (h *Holdfast) Recover(ctx context.Context, at, of string) error {
 	return h.fleet.Start(at)
 }
 
-// tool runs a command of the program at a place, to the command's end.
+// tool runs a command of the program at a place until the command ends.
 func (h *Holdfast) tool(ctx context.Context, at string, words ...string) error {
 	cmd := h.c.Net.Command(at, h.c.Binary, words...)
 	var said bytes.Buffer
@@ -351,83 +351,81 @@ func (h *Holdfast) tool(ctx context.Context, at string, words ...string) error {
 	return nil
 }
 
-// Membership is what the tests may do about who the members are. A place is in, and among [Target.Members], from
-// [Membership.Add] until [Membership.Out]. The node there need not have a vote meanwhile, or be a member at all.
+// Membership changes the members of a target. A place is in, and part of [Target.Members], from [Membership.Add] until
+// [Membership.Out]; its node may meanwhile have no vote, or not be a member.
 //
-// What takes a change of the cluster is tried until it is done or ctx ends.
+// Changes of the cluster are retried until they succeed or ctx ends.
 type Membership interface {
-	// Spares are the places that are out.
+	// Spares returns the places that are out.
 	Spares() []string
-	// Add starts a node with an empty folder at any place, and has the node made a member.
+	// Add starts a node with an empty folder at a place, and makes it a member.
 	Add(ctx context.Context, place string, vote bool) error
-	// Remove has the others remove the member that has the name of a place. The node there goes on until it knows.
+	// Remove removes the member with a place's name, by way of the others. Its node runs until it learns of the
+	// removal.
 	Remove(ctx context.Context, place string) error
-	// Replace has the member at a place take the place of another member.
+	// Replace lets the member at a place replace another member.
 	Replace(ctx context.Context, place, by string) error
-	// Force asks once, by force, that a member be removed, or else that it lose its vote. After an error, and when ctx
-	// ends, the change may be made or not.
+	// Force removes a member by force, or only its vote, in a single attempt. After an error the outcome is unknown.
 	Force(ctx context.Context, place string, remove bool) error
-	// Removed reports whether the node at a place has ended, and its folder says that it was removed.
+	// Removed reports whether the node at a place has ended and its folder has the mark of a removed member.
 	Removed(place string) bool
-	// Roll is the members by name, and whether they have a vote, as a leader knows that leads indeed.
+	// Roll returns whether each member, by name, has a vote, according to a verified leader.
 	Roll(ctx context.Context) (map[string]bool, error)
 	// Vote gives a member a vote, or takes it.
 	Vote(ctx context.Context, place string, vote bool) error
-	// Lead hands the leadership to a member with a vote.
+	// Lead transfers leadership to a member with a vote.
 	Lead(ctx context.Context, place string) error
-	// Move ends a node, and starts it with another address for other nodes.
+	// Move restarts a node with another peer address.
 	Move(ctx context.Context, place string) error
-	// Twin starts a second process of the member at another place, at a spare place, whose folder is a copy of the
-	// member's. The place stays out, and [Membership.Out] ends the process.
+	// Twin starts a second process of a member at a spare place, on a copy of the member's folder. The place stays out,
+	// and [Membership.Out] ends the process.
 	Twin(place, of string) error
-	// Empty kills a node and empties its folder. Started again, the node has the name, the addresses and the flags
-	// that it had.
+	// Empty kills a node and empties its folder. The node keeps its name, addresses and flags.
 	Empty(place string) error
-	// Out ends a node and empties its folder. Nothing starts a node at that place but Add.
+	// Out ends a node and empties its folder. Only Add starts a node there again.
 	Out(place string) error
 }
 
-// Folders have copies of data folders that are no files.
+// Folders copies data folders that are no files.
 type Folders interface {
 	CopyOf(place string) FolderCopy
 }
 
-// FolderCopy is a copy of the data folder at a place. The node there does not run when a method is called but Forget.
+// FolderCopy is a copy of the data folder at a place. Requires: the node does not run, except for Forget.
 type FolderCopy interface {
 	Make() error
-	// PutBack puts the copy in the folder's place.
+	// PutBack replaces the folder by the copy.
 	PutBack() error
 	Forget() error
 }
 
-// Releases is what the tests may do about the programs of nodes, where there are two.
+// Releases chooses among two programs for each node.
 type Releases interface {
-	// Run has the node at a place run a program from its next start on: the release before, or this one, which may hold
-	// the version of the cluster.
+	// Run sets the program of the node at a place, from its next start on.
 	Run(place string, r Release)
 }
 
-// Release is a program as a node is started with it.
+// Release is a program, and whether it holds the cluster version.
 type Release int
 
 // The releases.
 const (
 	This   Release = iota
-	Held           // this one, and the cluster keeps the version of the release before
-	Before         // the release before
+	Held           // this release, which holds the previous release's cluster version
+	Before         // the previous release
 )
 
 func (r Release) String() string {
 	return [...]string{"this release", "this release, with the version held", "the release before"}[r]
 }
 
-// Backups is what the tests may do with backups. Clusters that are made of them live at spare places, as one node each.
+// Backups makes and restores backups. A restored cluster is a single node at a spare place.
 type Backups interface {
-	// Backup writes a backup of the cluster into a file.
+	// Backup writes a backup of the cluster to a file.
 	Backup(ctx context.Context, via, file string) error
-	// Restore makes a cluster of a backup at a place, and starts its node; integers in keys that match raise are raised.
+	// Restore starts a cluster from a backup at a place, and raises the integers in keys that match raise.
 	// [Membership.Out] ends the cluster.
 	Restore(ctx context.Context, place, file, raise string) error
-	// Recover makes a cluster of the folder at a place, which is a copy of a member's, and starts its node.
+	// Recover starts a cluster from the folder at a place, which is a copy of a member's.
 	Recover(ctx context.Context, place, of string) error
 }

@@ -19,22 +19,22 @@ import (
 	"github.com/holdfast/holdfast/protocol/fleet"
 )
 
-// sentinelSize is the number of hosts: a primary and two replicas, each beside a sentinel.
+// sentinelSize is the number of hosts, each with a redis-server and a sentinel: one primary, two replicas.
 const sentinelSize = 3
 
-// primary is the node that clients of a Sentinel set-up address: a sentinel says where the primary is.
+// primary is the node that clients dial; sentinels resolve it.
 const primary = "primary"
 
-// Sentinel is Redis as its documentation has it made highly available: three hosts, each with a
-// redis-server and a sentinel, quorum two, a primary counted as down after a second.
+// Sentinel is the documented high-availability setup of Redis: three hosts, each with a redis-server and a sentinel, a
+// quorum of two, and down-after one second.
 type Sentinel struct {
 	c       Config
 	members []string
 	fleet   *Fleet
 }
 
-// NewSentinel prepares the hosts. Requires: a kernel net, for sentinels tell each other
-// addresses that must be the same for all.
+// NewSentinel prepares the hosts. Requires: a kernel network, since sentinels exchange addresses, which must be the
+// same for all.
 func NewSentinel(c Config) (*Sentinel, error) {
 	if c.Net.Kind() != "kernel" {
 		return nil, errors.New("the target redis-sentinel needs network namespaces (run as root)")
@@ -94,8 +94,8 @@ func (s *Sentinel) Fleet() Processes { return s.fleet }
 // Close implements [Target].
 func (s *Sentinel) Close() error { return s.fleet.close() }
 
-// Dial implements [workload.Service] as Sentinel's clients do: ask the sentinels, the nearest
-// first, where the primary is, connect there, and see that the node says so, too.
+// Dial implements [workload.Service] as clients of Sentinel do: it asks the sentinels for the primary, the nearest
+// first, connects there, and verifies the node's role.
 func (s *Sentinel) Dial(ctx context.Context, n int, _ string) (net.Conn, error) {
 	from := side(s.members, n)
 	err := errors.New("no sentinel answered")
@@ -155,8 +155,8 @@ func (s *Sentinel) Start(ctx context.Context) error {
 	return s.Serving(ctx)
 }
 
-// Serving implements [Target]: the primary serves, both replicas are in step with it, and every
-// sentinel knows of two others, so that a failover can happen.
+// Serving implements [Target]: the primary serves, both replicas are in sync, and every sentinel has detected the two
+// others, so that a failover is possible.
 func (s *Sentinel) Serving(ctx context.Context) error {
 	if err := serving(ctx, s); err != nil {
 		return err
@@ -208,7 +208,7 @@ func (s *Sentinel) Supports(context.Context) []string {
 	}
 }
 
-// Leader implements [Target]: the primary that a majority of the sentinels name.
+// Leader implements [Target]: it returns the primary that a majority of the sentinels names.
 func (s *Sentinel) Leader(ctx context.Context) (string, bool) {
 	votes := map[string]int{}
 	for _, m := range s.members {
@@ -224,11 +224,10 @@ func (s *Sentinel) Leader(ctx context.Context) (string, bool) {
 	return "", false
 }
 
-// Agree implements [Target]: Sentinel promises no more than that replicas come to agree.
+// Agree implements [Target]. Sentinel promises only that replicas agree eventually, so nothing is compared.
 func (s *Sentinel) Agree(context.Context) (int, []string) { return 0, nil }
 
-// writeRedisConf writes the file that a redis-server keeps its configuration in, and rewrites
-// when a sentinel tells it to change sides.
+// writeRedisConf writes the configuration of a redis-server, which rewrites the file at a failover.
 func writeRedisConf(c *Config, member string, lines ...string) (string, error) {
 	dir := filepath.Join(c.Dir, "data", member)
 	if err := os.MkdirAll(dir, 0o755); err != nil {

@@ -1,10 +1,10 @@
-// Package cluster runs what is tested: real processes, and what can be done to them.
+// Package cluster runs the systems under test as real processes.
 //
 // There are two targets: Holdfast, and Redis with Sentinel (one primary, two replicas, three sentinels). Each is a
-// [Target]: members that can be killed, frozen and started again, and nodes that clients connect to.
+// [Target]: members that can be killed, frozen and restarted, and nodes that clients connect to.
 //
-// It promises: no process outlives the program; a process that ends by
-// itself, without a fault that excuses the end, is reported ([Target.Findings]) and fails the run.
+// It promises: no process outlives the program; a process that ends without a fault that excuses it is reported
+// ([Target.Findings]) and fails the run.
 //
 // Start reading at [Target], then fleet.go.
 package cluster
@@ -27,86 +27,86 @@ import (
 // Target is a service under test.
 type Target interface {
 	workload.Service
-	// Members are the places that faults hit.
+	// Members returns the places that faults hit.
 	Members() []string
 	// Start starts everything and waits until every node serves.
 	Start(ctx context.Context) error
-	// Serving waits until every node serves again; the error says which does not.
+	// Serving waits until every node serves; the error names one that does not.
 	Serving(ctx context.Context) error
-	// Features are asked of the running service.
+	// Features returns the features of the running service.
 	Features(ctx context.Context) workload.Features
-	// Supports are the names of the faults that can be made.
+	// Supports returns the names of the possible faults.
 	Supports(ctx context.Context) []string
-	// Leader is the leader now, as far as can be seen.
+	// Leader returns the present leader, if it can be determined.
 	Leader(ctx context.Context) (member string, known bool)
-	// Debug sends a command to a member, on a connection that no fault of the net cuts.
+	// Debug sends a command to a member, on a connection that no network fault cuts.
 	Debug(ctx context.Context, member string, words ...string) (protocol.Value, error)
-	// Agree compares the state of all members, when nothing is broken; looked is the number compared.
+	// Agree compares the states of all members without faults; looked is the number of compared states.
 	Agree(ctx context.Context) (looked int, findings []string)
-	// Fleet is what can be done to the processes.
+	// Fleet returns the processes.
 	Fleet() Processes
-	// Close ends everything.
+	// Close ends all processes.
 	Close() error
 }
 
-// Processes are the processes of a target, by member: a member is frozen, killed and started as one.
+// Processes are the processes of a target. All processes of a member are frozen, killed and started together.
 type Processes interface {
-	// Start starts what of a member is not running.
+	// Start starts the processes of a member that do not run.
 	Start(member string) error
-	// Kill ends a member as kill -9 does, Stop tells it to end in good order.
+	// Kill kills a member (kill -9), Stop stops it gracefully.
 	Kill(member string) error
 	Stop(member string) error
-	// Pause freezes a member, Resume lets a member go on.
+	// Pause freezes a member, Resume resumes it.
 	Pause(member string) error
 	Resume(member string) error
-	// Running reports whether all of a member runs.
+	// Running reports whether all processes of a member run.
 	Running(member string) bool
-	// Excuse makes the end of a member's processes no finding, until the returned function is called.
+	// Excuse tolerates the end of a member's processes until the returned function is called.
 	Excuse(member string) (over func())
-	// Findings are what went wrong with processes.
+	// Findings returns what went wrong with processes.
 	Findings() []string
 }
 
-// Tracers are processes that have PIDs and can be run by another program.
+// Tracers are processes with PIDs, which another program can run.
 type Tracers interface {
 	Processes
-	// StartUnder starts what of a member is not running, under another program that keeps the PID.
+	// StartUnder starts the processes of a member that do not run, under another program that keeps the PID.
 	StartUnder(member string, under ...string) error
-	// PIDs are the process numbers of what runs of a member.
+	// PIDs returns the PIDs of a member's running processes.
 	PIDs(member string) []int
 }
 
-// Config is what all targets need.
+// Config is the configuration of all targets.
 type Config struct {
 	Net network.Network
-	// Dir is where data and logs go.
+	// Dir is the folder of data and logs.
 	Dir   string
 	Nodes int
-	// Spares is the number of places at which no node runs at first.
+	// Spares is the number of places without a node at first.
 	Spares int
-	// DataDir is a member's data folder.
+	// DataDir returns a member's data folder.
 	DataDir func(member string) string
-	// Binary is the program of the server. With Before, the program of the release before, nodes begin with that.
+	// Binary is the server's program. If Before, the previous release's program, is set, nodes begin with Before.
 	Binary, Before string
-	// Args are passed on to the program.
+	// Args are passed to the program.
 	Args []string
-	// Password, if not empty, is what clients must give.
+	// Password is the clients' password, or empty.
 	Password string
-	// Limits, if not zero, are the limits of each node, which then also has [MaxFiles] descriptors only.
+	// Limits, if not zero, limit each node, which then also has only [MaxFiles] descriptors.
 	Limits Limits
 }
 
-// debugTimeout bounds a command of the harness to a member that may be frozen.
+// debugTimeout bounds a debug command to a member that may be frozen.
 const debugTimeout = time.Second
 
-// ask sends one command on a connection of its own.
+// ask sends one command on its own connection.
 func ask(ctx context.Context, n network.Network, from, member, purpose string, words ...string) (protocol.Value,
 	error,
 ) {
 	return askAs(ctx, n, "", from, member, purpose, words...)
 }
 
-// askAs does the same with a password.
+// askAs does so with a password.
 func askAs(ctx context.Context, n network.Network, password, from, member, purpose string,
 	words ...string,
 ) (protocol.Value, error) {
@@ -151,16 +151,16 @@ func probe(ctx context.Context, t workload.Service, node string) error {
 	return nil
 }
 
-// knows reports whether the node has a command.
+// knows reports whether a target has a command.
 func knows(ctx context.Context, t Target, command string) bool {
 	v, err := t.Debug(ctx, t.Members()[0], "COMMAND", "INFO", command)
 	return err == nil && len(v.Elems) == 1 && len(v.Elems[0].Elems) > 0
 }
 
-// side is the place of the clients of a side.
+// side returns the place of the clients of a side.
 func side(members []string, n int) string { return network.ClientsOf(members[n%len(members)]) }
 
-// dialNode connects the clients of a side to a node.
+// dialNode connects to a node from a side.
 func dialNode(ctx context.Context, c *Config, members []string, n int, node string) (net.Conn, error) {
 	nc, err := c.Net.Dial(ctx, side(members, n), node, "client")
 	if err != nil {
@@ -173,7 +173,7 @@ func dialNode(ctx context.Context, c *Config, members []string, n int, node stri
 	return nc, nil
 }
 
-// authenticate gives a password, unless there is none.
+// authenticate sends the password, if there is one.
 func authenticate(nc net.Conn, password string) error {
 	if password == "" {
 		return nil

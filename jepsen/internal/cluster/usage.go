@@ -11,29 +11,29 @@ import (
 	"time"
 )
 
-// Limits are what a node is configured to take at most, in bytes. The zero Limits leave a node as it is.
+// Limits are a node's configured limits in bytes. The zero Limits set none.
 type Limits struct {
 	MaxMemory        int64 // --max-memory
 	MaxMemoryClients int64 // --max-memory-clients
-	// AddressSpace ends a node that runs away before it harms the machine (ulimit -v).
+	// AddressSpace (ulimit -v) ends a runaway node before it harms the machine.
 	AddressSpace int64
 }
 
-// What a node takes beside what the flags bound; server/operating/DAILY.md says for what.
+// The memory of a node that no flag bounds; server/operating/DAILY.md explains it.
 const (
-	// allowance is for an idle node, a snapshot under way and what is not yet collected.
+	// allowance is for an idle node, a snapshot in progress and garbage.
 	allowance = 256 << 20
-	// peerAllowance is for the buffers between a node and each of the others.
+	// peerAllowance is for the buffers between a node and each peer.
 	peerAllowance = 200 << 20
 )
 
-// Resident is how much memory a node may take whatever clients do: keys and scripts and half as
-// much again for a snapshot that is installed, all clients together, and the allowances.
+// Resident returns the maximum memory of a node under any load: keys and scripts, half of that for a snapshot being
+// installed, all clients together, and the allowances.
 func (l Limits) Resident(nodes int) int64 {
 	return l.MaxMemory + l.MaxMemory/2 + l.MaxMemoryClients + allowance + int64(nodes-1)*peerAllowance
 }
 
-// environment sets the flags. A release that does not know a flag starts all the same.
+// environment returns the flags as environment variables, which releases without such a flag ignore.
 func (l Limits) environment() []string {
 	return []string{
 		fmt.Sprintf("HOLDFAST_MAX_MEMORY=%d", l.MaxMemory),
@@ -42,22 +42,20 @@ func (l Limits) environment() []string {
 }
 
 const (
-	// MaxOnDisk bounds a node's data folder in bytes, whatever clients do.
+	// MaxOnDisk is the maximum size of a node's data folder in bytes, under any load.
 	MaxOnDisk = 2 << 30
-	// MaxFiles is the limit of descriptors that nodes with [Limits] are started with: fewer than
-	// their default of clients.
+	// MaxFiles is the limit of descriptors of nodes with [Limits]: fewer than their default number of clients.
 	MaxFiles = 1024
 )
 
-// Usage is the most that a node took of each.
+// Usage is a node's peak usage of each resource.
 type Usage struct {
 	Resident, OnDisk, Files int64
-	// ResidentAt is when the memory was seen to grow last.
+	// ResidentAt is when the memory last grew.
 	ResidentAt int64
 }
 
-// Watch looks at what members take until ctx ends, and returns the most that each took. Times are
-// read from now.
+// Watch polls the members' usage until ctx ends, and returns each member's peaks. Times are relative to now.
 func Watch(ctx context.Context, members []string, fleet Tracers, dataDir func(string) string,
 	now func() int64,
 ) map[string]Usage {
@@ -82,8 +80,8 @@ func Watch(ctx context.Context, members []string, fleet Tracers, dataDir func(st
 	return most
 }
 
-// peakResident is the most memory that a process ever had, in bytes; 0 where that cannot be known.
-// The kernel keeps the peak, so a peak between two looks counts too.
+// peakResident returns a process's peak memory in bytes, or 0 if unknown. The kernel keeps the peak, so that a peak
+// between two polls counts.
 func peakResident(pid int) int64 {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -103,7 +101,7 @@ func descriptors(pid int) int64 {
 	return int64(len(entries))
 }
 
-// onDisk is the size of the files in a folder, which come and go meanwhile.
+// onDisk returns the size of the files in a folder, which may change meanwhile.
 func onDisk(dir string) int64 {
 	var sum int64
 	_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {

@@ -15,10 +15,10 @@ import (
 // imageSize is a disk's size in bytes. The file is sparse.
 const imageSize = 4 << 30
 
-// Disks are mounted at dir/<member>, their images beside them.
+// Disks are mounted at dir/<member>, with their image files beside the mount points.
 type Disks struct{ dir string }
 
-// Open makes a disk for each member, below a folder.
+// Open creates a disk for each member below a folder.
 func Open(dir string, members []string) (*Disks, error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("no disks to cut the power of: not root")
@@ -31,7 +31,7 @@ func Open(dir string, members []string) (*Disks, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("make folder for disks: %w", err)
 	}
-	// "ip netns exec" gives each node a mount namespace: shared mounts come and go there, too.
+	// "ip netns exec" gives each node a mount namespace; shared mounts propagate to it.
 	if err := do("mount", "--bind", dir, dir); err != nil {
 		return nil, err
 	}
@@ -63,8 +63,8 @@ func (d *Disks) make(member string) error {
 	return d.attach(member)
 }
 
-// attach mounts a disk. Without barriers: the device keeps what was written, and a flush would only
-// wait for the machine's own disk.
+// attach mounts a disk without barriers: the device keeps what was written, and a flush would only wait for the
+// machine's own disk.
 func (d *Disks) attach(member string) error {
 	return do("mount", "-t", "ext4", "-o", "loop,barrier=0", d.image(member), d.mount(member))
 }
@@ -78,11 +78,10 @@ func (d *Disks) Dir(member string) string { return filepath.Join(d.mount(member)
 // ioctlShutdown is EXT4_IOC_SHUTDOWN, _IOR('X', 125, __u32).
 const ioctlShutdown = 0x8004587d
 
-// noLogFlush leaves even the journal as it is on the device.
+// noLogFlush leaves the journal unflushed.
 const noLogFlush = 2
 
-// Cut cuts the power of a disk: what is not on the disk by now will never be. Processes that use
-// the disk meet errors.
+// Cut cuts the power of a disk: data that is not on the disk yet is lost. Processes that use the disk get errors.
 func (d *Disks) Cut(member string) error {
 	f, err := os.Open(d.mount(member))
 	if err != nil {
@@ -96,7 +95,7 @@ func (d *Disks) Cut(member string) error {
 	return nil
 }
 
-// Restore mounts a disk again, which replays the journal. Requires: no process uses the disk.
+// Restore mounts a disk again and replays its journal. Requires: no process uses the disk.
 func (d *Disks) Restore(member string) error {
 	if err := do("umount", d.mount(member)); err != nil {
 		return err
@@ -104,7 +103,7 @@ func (d *Disks) Restore(member string) error {
 	return d.attach(member)
 }
 
-// Close unmounts all. Requires: no process uses them. The images stay.
+// Close unmounts all disks. Requires: no process uses them. The images remain.
 func (d *Disks) Close() error { return do("umount", "-R", d.dir) }
 
 func do(program string, args ...string) error {

@@ -6,7 +6,7 @@ import "errors"
 
 var errNotLinux = errors.New("no disks to cut the power of: they need Linux")
 
-// Disks are for Linux only: Open returns an error here.
+// Disks exist on Linux only: Open returns an error.
 type Disks struct{}
 
 func Open(string, []string) (*Disks, error) { return nil, errNotLinux }

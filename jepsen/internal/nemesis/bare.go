@@ -13,15 +13,15 @@ import (
 	"github.com/holdfast/holdfast/jepsen/internal/workload"
 )
 
-// The faults that leave a bare majority, of nodes that hardly know each other or of which one is in quarantine. What is
-// left must serve.
+// The faults that leave a bare majority running, in which nodes have hardly met or one is in quarantine. That majority
+// must serve.
 
-// How the members change while a voter is off, as the size of the step. The new members are started again at the odd
-// sizes of twice as many.
+// The ways to change the members while a voter is off, as the size of a step. There are twice as many sizes: at an odd
+// one the new members are restarted.
 const (
-	absentReplaced = iota // another one is replaced
+	absentReplaced = iota // another voter is replaced
 	absentGrown           // two nodes join
-	absentShrunk          // two nodes joined before, and two others are removed
+	absentShrunk          // two others are removed; two nodes joined before
 	absentWays
 )
 
@@ -97,7 +97,7 @@ func (n *Nemesis) changeWithout(ctx context.Context, s step) (effect, error) {
 	}
 	others := slices.DeleteFunc(n.Target.Members(), func(place string) bool { return place == away || !roll[place] })
 	slices.SortStableFunc(others, func(a, b string) int { return slices.Index(spares, a) - slices.Index(spares, b) })
-	left := majority(len(others)+1) - 1 // with the voter that was off
+	left := majority(len(others)+1) - 1 // including the voter that was off
 	lost, rest := others[:len(others)-left], others[len(others)-left:]
 	e.detail += "; then lost: " + strings.Join(lost, ", ")
 	e.dead = lost
@@ -110,8 +110,8 @@ func (n *Nemesis) changeWithout(ctx context.Context, s step) (effect, error) {
 	return e, err
 }
 
-// oneWrong has a member's state be wrong and found, and returns the member and those that lead in its place, the leader
-// first; none: that was not possible.
+// oneWrong corrupts one member's state and waits for its quarantine. It returns that member and the others, the leader
+// first, or no others if the fault was not possible.
 func (n *Nemesis) oneWrong(ctx context.Context, s step) (wrong string, others []string, e effect, err error) {
 	members, _ := n.ordered(ctx, s)
 	wrong = members[0]
@@ -129,7 +129,7 @@ func (n *Nemesis) oneWrong(ctx context.Context, s step) (wrong string, others []
 	return wrong, others, e, err
 }
 
-// freezeBeside freezes the leader while a node is in quarantine.
+// freezeBeside freezes the leader while another member is in quarantine.
 func (n *Nemesis) freezeBeside(ctx context.Context, s step) (effect, error) {
 	wrong, others, e, err := n.oneWrong(ctx, s)
 	if others == nil {
@@ -149,7 +149,7 @@ func (n *Nemesis) freezeBeside(ctx context.Context, s step) (effect, error) {
 	return e, err
 }
 
-// removeOthers removes by force all voters but one in quarantine, until that is refused.
+// removeOthers removes by force every voter but one in quarantine, until a removal is refused.
 func (n *Nemesis) removeOthers(ctx context.Context, s step) (effect, error) {
 	_, others, e, err := n.oneWrong(ctx, s)
 	if others == nil {
@@ -174,7 +174,7 @@ func (n *Nemesis) removeOthers(ctx context.Context, s step) (effect, error) {
 			break
 		}
 		removed = append(removed, place)
-		if i < len(others)-1 { // that node does not serve any more
+		if i < len(others)-1 { // a quarantined node does not serve
 			if err := m.Out(place); err != nil {
 				return e, err
 			}
@@ -185,7 +185,7 @@ func (n *Nemesis) removeOthers(ctx context.Context, s step) (effect, error) {
 	return e, nil
 }
 
-// recoverWrong makes a cluster of a copy of a folder whose state is known to differ.
+// recoverWrong recovers a cluster from a copy of a quarantined member's folder.
 func (n *Nemesis) recoverWrong(ctx context.Context, s step) (effect, error) {
 	spares := n.membership().Spares()
 	if len(spares) == 0 {

@@ -11,18 +11,17 @@ import (
 	"github.com/holdfast/holdfast/jepsen/internal/workload"
 )
 
-// Caches are disks whose page cache the tests have in their hands: a member's log can be held up between write
-// and sync. Disks of a kernel are none: see cutInWindow.
+// Caches are disks whose page cache the tests control: they can block a log between write and sync. Real disks do not
+// implement it; see cutInWindow.
 type Caches interface {
 	Disks
-	// HoldSyncs keeps the syncs of a member's log from returning until the process ends.
+	// HoldSyncs blocks the syncs of a member's log until the process ends.
 	HoldSyncs(member string)
-	// FailSync makes the next sync of a member's log fail. What was not written can be read until
-	// the power is cut.
+	// FailSync makes the next sync of a member's log fail. Unsynced data can be read until the power is cut.
 	FailSync(member string)
 }
 
-// cacheFaults let processes find in their logs what only the page cache has, and answer for that.
+// cacheFaults restart a process on a log that only the page cache holds, and have it acknowledge that log.
 var cacheFaults = []fault{
 	{alone(kind("power-append", schedule.Disk, 2*second, 4*second, nil,
 		"a majority but for the leader is killed between write and sync and restarted, then the power of all is cut; the "+
@@ -51,16 +50,17 @@ func (n *Nemesis) cutAfterFailedSync(ctx context.Context, s step) (effect, error
 			defer over()
 			disks.FailSync(m)
 		}
-		// Another end may leave the leader no majority: the others would append nothing more.
+		// If the end of one process failed, the leader may have no majority left, and the others would append nothing
+		// more.
 		ended := func(m string) bool { return !fleet.Running(m) }
 		err := n.until(ctx, stepLimit, "a node ends", func() bool { return slices.ContainsFunc(held, ended) })
 		return errors.Join(err, atOnce(held, fleet.Kill))
 	})
 }
 
-// cutBelieved ends the lives of as many followers as make a majority with the leader, and stops the
-// others. The next lives are all that the leader has to commit with: they answer for what was
-// found, and sync nothing more. Then the power is cut.
+// cutBelieved ends as many followers as form a majority with the leader, stops the others, and cuts the power. In
+// between, the leader can commit only with the restarted followers: they acknowledge what they read from the page
+// cache, and sync nothing more.
 func (n *Nemesis) cutBelieved(ctx context.Context, s step, how string, end func(disks Caches, held []string) error) (
 	effect, error,
 ) {

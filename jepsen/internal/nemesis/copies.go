@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast/holdfast/jepsen/internal/workload"
 )
 
-// The faults in which data is there twice: a node's folder is copied, a backup is restored twice.
+// The faults with duplicated data: a copied folder, a backup that is restored twice.
 
 var backupFaults = []fault{
 	{kind("backup-twice", schedule.Members, 2*second, 4*second, nil,
@@ -26,17 +26,17 @@ var backupFaults = []fault{
 			"no lock has two holders"), drawn, (*Nemesis).restoreTwice},
 }
 
-// How a folder was copied, as the size of the step.
+// The ways to copy a folder, as the size of the step.
 const (
-	copiedStopped = iota // before the node's last start: the copy must end
-	copiedFrozen         // the node is frozen until the copy serves, and must end when it goes on
-	copiedBehind         // the node went on after the copy: it must end, and the copy, which lacks entries, may
+	copiedStopped = iota // copied before the node's last start: the copy must end
+	copiedFrozen         // the node is frozen until the copy serves, and must end once it continues
+	copiedBehind         // the node continues after the copy: it must end, and so may the copy, which lacks entries
 	copiedWays
 )
 
 var copiedHow = [copiedWays]string{"before it started again", "while it was frozen", "and went on"}
 
-// copyFolder has two processes with one identity run.
+// copyFolder runs two processes with one identity.
 func (n *Nemesis) copyFolder(ctx context.Context, s step) (effect, error) {
 	members, leader := n.ordered(ctx, s)
 	place, m, fleet := members[0], n.membership(), n.Target.Fleet()
@@ -98,7 +98,7 @@ func (n *Nemesis) copyFolder(ctx context.Context, s step) (effect, error) {
 	return e, err
 }
 
-// judgeTwins sees which of two processes with one identity end, and which go on.
+// judgeTwins checks that of two processes with one identity those in ends end, and those in goes serve.
 func (n *Nemesis) judgeTwins(ctx context.Context, place, twin string, ends, goes []string,
 	serves func(string) func() error,
 ) {
@@ -114,8 +114,7 @@ func (n *Nemesis) judgeTwins(ctx context.Context, place, twin string, ends, goes
 	}
 }
 
-// restoreTwice takes a backup, and has two clusters live on it, one after the other. The cluster of the backup goes on,
-// as it would until it is lost.
+// restoreTwice takes a backup and runs two clusters from it, one after the other. The original cluster keeps running.
 func (n *Nemesis) restoreTwice(ctx context.Context, s step) (effect, error) {
 	m, backups := n.membership(), n.Target.(cluster.Backups)
 	members, spares := n.Target.Members(), m.Spares()
@@ -162,17 +161,17 @@ func (n *Nemesis) restoreTwice(ctx context.Context, s step) (effect, error) {
 }
 
 const (
-	// twinLimit is how long it may take until one of two processes has ended, and the other serves.
+	// twinLimit bounds the time until one of two processes has ended and the other serves.
 	twinLimit = 30 * second
-	// fenceLease is longer than a client of fences has a lock, and short, as a lock whose holder is unknown stands in the
-	// way.
+	// fenceLease is longer than a client holds its lock, and short, since a lock whose holder is unknown blocks all
+	// others.
 	fenceLease = 2 * second
 	// heldLease is longer than a fault.
 	heldLease = 10 * time.Minute
 )
 
-// fences are the fences that clients of a fault's own were given, of native locks and of a counter. Each must be larger
-// than all of the lives before, and given once. No lock may have two holders.
+// fences checks the fences granted to a fault's own clients, by native locks and by a counter. Each must be unique and
+// larger than all fences of previous lives. A lock must not have two holders.
 type fences struct {
 	n   *Nemesis
 	key string
@@ -182,9 +181,9 @@ type fences struct {
 	wg   sync.WaitGroup
 
 	mu     sync.Mutex
-	given  map[string]string // by fence: the client
-	most   map[string]int64  // of the kinds of fences
-	floors map[string]int64  // what there was before this life
+	given  map[string]string // client by fence
+	most   map[string]int64  // largest fence by kind
+	floors map[string]int64  // most at the start of this life
 	holder string
 	until  time.Time
 	served map[string]int
@@ -192,7 +191,7 @@ type fences struct {
 	turns  int
 }
 
-// fences makes a key of a fault's own.
+// fences returns the fences of a step, with a key of its own.
 func (n *Nemesis) fences(s step) *fences {
 	f := &fences{
 		n: n, key: fmt.Sprintf("jepsen-fences-%d", s.At.Milliseconds()),
@@ -202,13 +201,13 @@ func (n *Nemesis) fences(s step) *fences {
 	return f
 }
 
-// begin begins a life: what is given from now on must be larger than all before. It has a lock of its own, as the one
-// of the life before may have a holder still.
+// begin starts a life: every fence from now on must be larger than all before. Each life has its own lock, since the
+// previous life's lock may still be held.
 func (f *fences) begin() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.floors = map[string]int64{}
-	for kind, most := range f.most { // any order: a copy
+	for kind, most := range f.most { // unordered: a copy
 		f.floors[kind] = most
 	}
 	f.holder, f.served = "", map[string]int{}
@@ -216,13 +215,13 @@ func (f *fences) begin() {
 	f.ctx, f.stop = context.WithCancel(context.Background())
 }
 
-// end ends the clients of a life.
+// end stops the clients of a life.
 func (f *fences) end() {
 	f.stop()
 	f.wg.Wait()
 }
 
-// take has clients take fences through a place, from each side, until the life ends.
+// take starts clients at a place, from each side, that acquire fences until the life ends.
 func (f *fences) take(place string) {
 	for side := range f.n.Target.Sides() {
 		f.wg.Go(func() {
@@ -234,7 +233,7 @@ func (f *fences) take(place string) {
 	}
 }
 
-// client takes fences until its connection ends.
+// client acquires fences until its connection ends.
 func (f *fences) client(place string, side int, who string) {
 	conn, err := f.dial(f.ctx, place, side)
 	if err != nil {
@@ -269,7 +268,7 @@ func (f *fences) dial(ctx context.Context, place string, side int) (*wire.Conn, 
 	return wire.New(nc, witnessTimeout), nil
 }
 
-// give takes note of a fence.
+// give records and checks a granted fence.
 func (f *fences) give(place, kind string, fence int64, who string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -284,7 +283,7 @@ func (f *fences) give(place, kind string, fence int64, who string) {
 	f.served[place]++
 }
 
-// granted takes note of a holder, who counts its lease from before it asked.
+// granted records and checks a holder, whose lease counts from before its request.
 func (f *fences) granted(who string, sent time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -302,25 +301,25 @@ func (f *fences) released(who string) {
 	}
 }
 
-// through is how many fences were given through a place in this life.
+// through returns the number of fences granted through a place in this life.
 func (f *fences) through(place string) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.served[place]
 }
 
-// forget deletes what the fault made in the cluster.
+// forget deletes the fault's keys from the cluster.
 func (f *fences) forget() {
 	f.n.forget(context.Background(), []string{f.key + ":1", f.key + ":held", f.key + ":number"})
 }
 
-// next takes turns.
+// next returns the next of n turns, round robin.
 func (f *fences) next(n int) int {
 	f.turns++
 	return f.turns % n
 }
 
-// hold takes a lock for as long as the fault takes.
+// hold acquires a lock for the duration of the fault.
 func (f *fences) hold(ctx context.Context) error {
 	members := f.n.Target.Members()
 	conn, err := f.dial(ctx, members[f.next(len(members))], 0)
@@ -334,7 +333,7 @@ func (f *fences) hold(ctx context.Context) error {
 	return nil
 }
 
-// held expects the holder to hold the lock still, in a cluster that was restored.
+// held checks, in a restored cluster, that the lock of [fences.hold] still has its holder.
 func (f *fences) held(ctx context.Context, place string) {
 	conn, err := f.dial(ctx, place, 0)
 	if err != nil {
@@ -346,7 +345,7 @@ func (f *fences) held(ctx context.Context, place string) {
 	}
 }
 
-// String says how many fences there were, by place.
+// String lists the number of fences by place.
 func (f *fences) String() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -20,7 +20,7 @@ import (
 // stored is a file of a store.
 type stored struct {
 	path string
-	// used is the number of bytes with content. The rest is unused so far.
+	// used is the number of bytes written; the rest is preallocated.
 	used int64
 }
 
@@ -28,11 +28,11 @@ type stored struct {
 const (
 	sector      = 512 // what a disk writes as a whole
 	maxGarbage  = 300
-	halfWritten = 700 // at most, of a snapshot
+	halfWritten = 700 // upper bound, of a snapshot
 )
 
-// damage changes or adds one file of a store and says which. Half the time
-// the log is changed, where most writes go.
+// damage changes or adds one file of a store, and describes the change. In half of the cases it hits the log, where
+// most writes are.
 func damage(dir, fault string, rng *rand.Rand) (string, error) {
 	logs, others, err := files(dir)
 	if err != nil {
@@ -76,7 +76,7 @@ func files(dir string) (logs, others []stored, err error) {
 		written[p] = info.ModTime()
 		switch {
 		case strings.HasSuffix(p, ".seg"):
-			// A segment that is all zero is only prepared.
+			// A segment of zeros only is preallocated.
 			if used, err := usedOfSegment(p); err != nil || used > 0 {
 				logs = insert(logs, stored{p, used}, written)
 				return err
@@ -101,7 +101,7 @@ func files(dir string) (logs, others []stored, err error) {
 	return logs, others, nil
 }
 
-// insert keeps a list in order of the files' last writes.
+// insert keeps the list ordered by time of last write.
 func insert(list []stored, f stored, written map[string]time.Time) []stored {
 	at := len(list)
 	for at > 0 && written[list[at-1].path].After(written[f.path]) {
@@ -118,7 +118,7 @@ func usedOfSegment(path string) (int64, error) {
 	return (used + 7) &^ 7, err
 }
 
-// Where the meta pages of bbolt keep what is needed here, in bytes. There are two, written by turns.
+// Byte offsets in bbolt's two meta pages, which are written in turn.
 const (
 	boltPageSize  = 16 + 8
 	boltHighWater = 16 + 40
@@ -147,7 +147,7 @@ func usedOfBolt(path string) (int64, error) {
 	return int64(order.Uint64(newest[boltHighWater:])) * size, nil
 }
 
-// flip changes a bit in the used part of a file, but not in a segment's head, where it is too easily found.
+// flip changes a bit in the used part of a file. It spares a segment's head, where damage is found too easily.
 func flip(s stored, rng *rand.Rand) (string, error) {
 	f, err := os.OpenFile(s.path, os.O_RDWR, 0)
 	if err != nil {
@@ -170,8 +170,8 @@ func flip(s stored, rng *rand.Rand) (string, error) {
 	return fmt.Sprintf("a bit at %d of %d in", at, s.used), nil
 }
 
-// rotten changes a bit in the middle of a member's newest snapshot. back changes it back, if the file still exists. ok
-// is false without a snapshot.
+// rotten flips a bit in the middle of a member's newest snapshot; ok is false without a snapshot. back undoes the
+// change, if the file still exists.
 func rotten(dir string) (back func() error, ok bool, err error) {
 	_, others, err := files(dir)
 	if err != nil {
@@ -206,9 +206,9 @@ func turn(s stored) error {
 	return nil
 }
 
-// scribble writes garbage at the end of a file, like an unfinished write. In a segment it begins after the sector in
-// which the next append would begin, as if only later sectors had been written. In a database it is in a page that was
-// never used, since a meta page is one sector, which is written atomically.
+// scribble appends garbage to a file, like an unfinished write. In a segment it begins one sector after the next
+// append, as if only later sectors had been written. In a database it fills a page that was never used, since the write
+// of a meta page, one sector, is atomic.
 func scribble(s stored, rng *rand.Rand) (string, error) {
 	f, err := os.OpenFile(s.path, os.O_RDWR, 0)
 	if err != nil {
@@ -226,7 +226,7 @@ func scribble(s stored, rng *rand.Rand) (string, error) {
 	return fmt.Sprintf("%d bytes of garbage at %d of", len(garbage), at), nil
 }
 
-// halfSnapshot writes the beginning of a snapshot, under the name of an unfinished one.
+// halfSnapshot writes the first part of a snapshot under the name of an unfinished one.
 func halfSnapshot(s stored, rng *rand.Rand) (string, error) {
 	data, err := os.ReadFile(s.path)
 	if err != nil {
@@ -257,13 +257,13 @@ var stateFaults = []fault{
 const (
 	// CheckInterval is the time between two comparisons of the members' states, the server's minimum.
 	CheckInterval = 10 * time.Second
-	// foundWithin bounds the time until a different state is detected: an interval, and the time of the comparison.
+	// foundWithin bounds the time until a different state is detected: the interval, and the comparison itself.
 	foundWithin = CheckInterval + 5*time.Second
-	// repairWithin bounds the replacement of a state, with the next comparison.
+	// repairWithin bounds the replacement of a state, including the next comparison.
 	repairWithin = 40 * time.Second
 )
 
-// misapply has one member apply an entry that is in no log. The members must find out within the interval.
+// misapply makes one member apply an entry that no log has. The members must detect that within the interval.
 func (n *Nemesis) misapply(ctx context.Context, s step) (effect, error) {
 	members, leader := n.ordered(ctx, s)
 	m := members[0]
@@ -279,7 +279,7 @@ func (n *Nemesis) misapply(ctx context.Context, s step) (effect, error) {
 	); err != nil {
 		return effect{detail: role(m, leader)}, err
 	}
-	// This continues after the end of the run, as the wrong state must be repaired.
+	// The wrong state must be repaired even if the run has ended.
 	ctx, began := context.WithoutCancel(ctx), time.Now()
 	detail := role(m, leader) + ", found after "
 	if err := n.until(ctx, foundWithin, m+" is in quarantine", func() bool { return n.quarantined(ctx, m) }); err != nil {
@@ -296,14 +296,14 @@ func (n *Nemesis) quarantined(ctx context.Context, m string) bool {
 	return err != nil && strings.Contains(err.Error(), "state differs")
 }
 
-// repair has a member's state replaced, through the others.
+// repair asks another member to replace a member's state.
 func (n *Nemesis) repair(m string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), repairWithin)
 	defer cancel()
 	for i := 0; ; i++ {
 		others := n.Target.Members()
 		if other := others[i%len(others)]; other != m {
-			_, _ = n.Target.Debug(ctx, other, "RAFT.REPAIR", m) // refused when m is not in quarantine any more
+			_, _ = n.Target.Debug(ctx, other, "RAFT.REPAIR", m) // refused once m has left quarantine
 		}
 		if _, err := n.Target.Debug(ctx, m, "EXISTS", "jepsen-state"); err == nil {
 			return nil

@@ -19,7 +19,7 @@ import (
 
 const entries = 40
 
-// killed is the folder of a node that was killed: its lock is gone, nothing else was put in order.
+// killed returns the folder of a killed node: only its lock file is removed.
 func killed(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "n1")
@@ -39,7 +39,7 @@ func killed(t *testing.T) string {
 	return dir
 }
 
-// contents reads a folder's store whole; an error is the store's refusal.
+// contents reads a whole store; an error is the store's refusal.
 func contents(dir string) (text string, err error) {
 	s, err := store.Open(store.Config{DataDir: dir, Name: "n1"})
 	if err != nil {
@@ -97,8 +97,7 @@ func TestFlippedStoresRefuseOrDoWithout(t *testing.T) {
 	require.Positive(t, refused)
 }
 
-// damageMany damages copies of a store in many ways, and tells what became of each. It
-// counts which files were hit.
+// damageMany damages copies of a store in many ways, judges the outcome of each, and counts which files were hit.
 func damageMany(t *testing.T, fault string, judge func(got string, err error, whole,
 	what string),
 ) map[string]int {
@@ -126,7 +125,7 @@ func TestDamageHitsOnlyWhatItMay(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "wal", "1.seg")
 	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
-	// A segment that ends in a frame whose last bytes are zero, and room to grow.
+	// This is a segment whose last frame ends in zero bytes, with capacity to grow.
 	written := append(make([]byte, 0, 4096),
 		"headheadbody\x03\x00\x00\x00\x07\x00\x00\x00body\x03\x00\x00\x00\x00\x00\x00\x00"...)
 	segment := append(written, make([]byte, 1000)...)

@@ -15,27 +15,27 @@ import (
 	"github.com/holdfast/holdfast/jepsen/internal/workload"
 )
 
-// How many holds end at once, as the size of the step.
+// The ways to end many holds at once, as the size of the step.
 const (
 	manyClosed  = iota // SESSION.CLOSE
-	manyHungUp         // the connection of their session ends
-	manyLeases         // their leases end in the same instant
-	manyDeleted        // DEL of a lock with as many holders
+	manyHungUp         // the session's connection ends
+	manyLeases         // all leases expire at the same instant
+	manyDeleted        // DEL of a lock with that many holders
 	manyFlushed        // FLUSHDB
 	manyWays
 )
 
 const (
-	// manyHolds is as many as a session may have, and manyHolders nearly as many as may hold a lock.
+	// manyHolds is the maximum of a session; manyHolders is just below the maximum of a lock.
 	manyHolds, manyHolders = 10_000, 4_000
-	// manyAtOnce is how many requests a holder sends together.
+	// manyAtOnce is the number of requests in one pipeline of a holder.
 	manyAtOnce = 500
 	// manyDatabase is a database that no workload uses.
 	manyDatabase = "7"
-	// manyLease is longer than a client takes to get all holds.
+	// manyLease is longer than a client needs to acquire all holds.
 	manyLease = 6 * second
-	// manyLimit is how late the next may get a lock, and how long others may wait meanwhile. A quiet machine takes a tenth
-	// of a second; here all nodes and clients share one.
+	// manyLimit bounds the delay until the next client is granted a lock, and the writes of other clients meanwhile. A
+	// quiet machine needs a tenth of a second; here all nodes and clients share one.
 	manyLimit = 5 * second
 )
 
@@ -44,18 +44,18 @@ var manyEnd = [manyWays]string{
 	"DEL of their lock", "FLUSHDB",
 }
 
-// many is many holds that end at once, those who wait for some of them, and others.
+// many ends many holds at once. A few clients wait for some of the locks; others only write.
 type many struct {
 	n       *Nemesis
 	way     int64
 	conn    *wire.Conn
 	session string
 	taken   int
-	// notBefore is the earliest instant at which the next may have a lock, and over the latest at which all have ended.
+	// notBefore is when the first hold may end, and over when all have ended.
 	notBefore, over time.Time
 
-	granted []time.Time   // to those who waited; zero: not
-	longest time.Duration // of the waits of others
+	granted []time.Time   // by waiter; zero: not granted
+	longest time.Duration // the longest write of other clients
 }
 
 // endMany ends many holds at once. The waiters of these locks must be granted soon, and no other client may wait.
@@ -99,7 +99,7 @@ func (m *many) key(i int) string {
 	return "jepsen-many:" + strconv.Itoa(i)
 }
 
-// dial connects to a member, in the database of the fault.
+// dial connects to a member and selects manyDatabase.
 func (m *many) dial(ctx context.Context, member string, side int, timeout time.Duration) (*wire.Conn, error) {
 	d, cancel := context.WithTimeout(ctx, stepLimit)
 	defer cancel()
@@ -115,7 +115,7 @@ func (m *many) dial(ctx context.Context, member string, side int, timeout time.D
 	return conn, nil
 }
 
-// take takes all holds.
+// take acquires all holds.
 func (m *many) take(ctx context.Context, member string, side int) (err error) {
 	if m.conn, err = m.dial(ctx, member, side, 4*manyLimit); err != nil {
 		return err
@@ -139,7 +139,7 @@ func (m *many) take(ctx context.Context, member string, side int) (err error) {
 	for m.taken < most && ctx.Err() == nil {
 		left := time.Until(m.notBefore)
 		if m.way == manyLeases && left < second {
-			break // a busy machine: as many as there are
+			break // on a busy machine fewer holds are enough
 		}
 		var requests [][]string
 		for i := range manyAtOnce {
@@ -158,7 +158,7 @@ func (m *many) take(ctx context.Context, member string, side int) (err error) {
 	return ctx.Err()
 }
 
-// request asks for a hold. Leases end in one instant.
+// request is the command for a hold. All leases expire at the same instant.
 func (m *many) request(i int, left time.Duration) []string {
 	words := []string{"LOCK.ACQUIRE", m.key(i), "holder"}
 	switch m.way {
@@ -173,7 +173,7 @@ func (m *many) request(i int, left time.Duration) []string {
 	return append(words, "PX", millis(holderWait))
 }
 
-// end has all holds end.
+// end ends all holds.
 func (m *many) end(ctx context.Context) error {
 	if m.way == manyLeases {
 		m.over = m.notBefore
@@ -198,7 +198,7 @@ func (m *many) end(ctx context.Context) error {
 	return nil
 }
 
-// await waits for a lock. It asks again where a member has not come back from the fault before.
+// await waits for a lock. It retries while a member is still starting after the previous fault.
 func (m *many) await(ctx context.Context, i int, member, key string) {
 	conn, err := m.dial(ctx, member, i%m.n.Target.Sides(), holderSlack)
 	if err != nil {
@@ -217,7 +217,7 @@ func (m *many) await(ctx context.Context, i int, member, key string) {
 	})
 }
 
-// bystander writes through a member, and returns the longest time that a write took.
+// bystander writes through a member and returns the duration of the longest write.
 func (m *many) bystander(ctx context.Context, member string, side int) (longest time.Duration) {
 	conn, err := m.dial(ctx, member, side, 4*manyLimit)
 	if err != nil {
@@ -233,7 +233,7 @@ func (m *many) bystander(ctx context.Context, member string, side int) (longest 
 	return longest.Round(time.Millisecond)
 }
 
-// judge finds locks that were granted before their holders had to give them up, or late, and others who waited.
+// judge reports locks that were granted before a hold had to end, or too late, and slow writes of other clients.
 func (m *many) judge() {
 	for i, at := range m.granted {
 		switch {
@@ -253,7 +253,7 @@ func (m *many) judge() {
 	}
 }
 
-// clean leaves nothing behind.
+// clean deletes all locks of the fault.
 func (m *many) clean() error {
 	ctx := context.Background()
 	return m.n.until(ctx, stepLimit, "the database of the fault is empty", func() bool {
@@ -267,7 +267,7 @@ func (m *many) clean() error {
 	})
 }
 
-// String says how long the next waited behind the end, and others for a write meanwhile.
+// String returns the longest delays of a grant and of a write.
 func (m *many) String() string {
 	if m.over.IsZero() {
 		return ""

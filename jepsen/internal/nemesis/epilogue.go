@@ -16,21 +16,21 @@ import (
 	"github.com/holdfast/holdfast/jepsen/internal/workload"
 )
 
-// The epilogue of a run tests what no checker of a history can: whether a cluster that could serve does.
+// The epilogue of a run tests what no checker of a history can: that a cluster with a healthy majority serves.
 
 // ServesWithin bounds the time until the cluster grants a lock: ten election timeouts of the server.
 const ServesWithin = 4 * second
 
-// Liveness is how often a majority of healthy voters had to grant a lock, and when it did not.
+// Liveness returns how often a majority of healthy voters had to grant a lock, and when it did not.
 func (n *Nemesis) Liveness() (judged int, stalls []string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.judged, slices.Clone(n.stalls)
 }
 
-// Epilogue judges a cluster whose faults have ceased: see [Nemesis.Heal]. Members that the last fault of the schedule
-// killed are dead still. A lock must be granted. Then as many healthy voters go for good as the cluster can do without,
-// killed or frozen, and another lock must be granted. In the end all members run.
+// Epilogue judges a cluster after [Nemesis.Heal], in which members that the schedule's last fault killed may still be
+// dead. A lock must be granted. Then a minority of the healthy voters is killed or frozen, and another lock must be
+// granted. Finally all members run.
 func (n *Nemesis) Epilogue(ctx context.Context, seed uint64) {
 	m, ok := n.Target.(cluster.Membership)
 	if !ok {
@@ -58,7 +58,7 @@ func (n *Nemesis) loseMinority(ctx context.Context, m cluster.Membership, rng *r
 		roll, err = m.Roll(ctx)
 		return err == nil
 	}) != nil {
-		return // found by Whole
+		return // reported by Whole
 	}
 	fleet, voters := n.Target.Fleet(), 0
 	var healthy []string
@@ -79,7 +79,7 @@ func (n *Nemesis) loseMinority(ctx context.Context, m cluster.Membership, rng *r
 		how, lose, back = "frozen", fleet.Pause, fleet.Resume
 	}
 	if len(lost) == 0 {
-		return // a majority, and no more, is left
+		return // no voter can be spared
 	}
 	if err := atOnce(lost, lose); err != nil {
 		n.find("epilogue: %v", err)
@@ -90,8 +90,8 @@ func (n *Nemesis) loseMinority(ctx context.Context, m cluster.Membership, rng *r
 	}
 }
 
-// EachLeads has each voter lead in turn, and judges whether the cluster serves then. A member in quarantine is left
-// out. Requires: all faults have been mended.
+// EachLeads transfers leadership to each voter in turn, except those in quarantine, and judges each time whether the
+// cluster serves. Requires: all faults are mended.
 func (n *Nemesis) EachLeads(ctx context.Context) {
 	m, ok := n.Target.(cluster.Membership)
 	if !ok {
@@ -120,12 +120,12 @@ func (n *Nemesis) EachLeads(ctx context.Context) {
 	}
 }
 
-// majority returns the size of a majority of that many voters.
+// majority returns the size of a majority of the voters.
 func majority(voters int) int { return voters/2 + 1 }
 
-// Serves reports whether the node at one of the places, or else some member, grants a lock soon, and notes if none
-// does. Requires: a majority of the newest committed voters runs, reaches each other and has whole folders, and one
-// of them is not in quarantine.
+// Serves reports whether the node at one of the places, or else any member, grants a lock in time, and records a stall
+// otherwise. Requires: a majority of the voters in the latest committed configuration runs, with whole folders and
+// links among them, and one of them is not in quarantine.
 func (n *Nemesis) Serves(ctx context.Context, when string, places ...string) bool {
 	if places == nil {
 		places = n.Target.Members()
@@ -138,7 +138,7 @@ func (n *Nemesis) Serves(ctx context.Context, when string, places ...string) boo
 	for _, m := range places {
 		clients.Go(func() {
 			for i := 0; asking.Err() == nil; i++ {
-				// Each try has a key of its own: whether the one before was granted may not be known.
+				// Each try has a key of its own, since the previous try's outcome may be unknown.
 				key := fmt.Sprintf("jepsen-lock-%d-%s-%d", n.Recorder.Now(), m, i)
 				v, err := n.Target.Debug(asking, m, "SET", key, m, "NX", "PX", "1000")
 				if err == nil && !v.IsNull() && asking.Err() == nil {

@@ -13,7 +13,7 @@ import (
 // inject makes one fault.
 type inject func(n *Nemesis, ctx context.Context, s step) (effect, error)
 
-// order says where in the order of nodes that a step drew the leader goes.
+// order is the leader's position among the nodes of a step.
 type order uint8
 
 const (
@@ -22,13 +22,13 @@ const (
 	leaderLast
 )
 
-// step is a step of the schedule and where the fault wants the leader.
+// step is a step of the schedule with the leader's position.
 type step struct {
 	schedule.Step
 	order order
 }
 
-// fault is a row of the table: what a schedule needs, which nodes are hit, and what breaks them.
+// fault is a row of the table: its kind in a schedule, the leader's position, and the injection.
 type fault struct {
 	schedule.Kind
 	order  order
@@ -37,7 +37,7 @@ type fault struct {
 
 const second = time.Second
 
-// faults are all faults. A new one needs a row here, and its name among those that a target supports.
+// faults are all faults. A new fault needs a row here, and its name in the Supports of a target.
 var faults = slices.Concat(netFaults, processFaults, serverFaults, stateFaults, powerFaults, cacheFaults, memberFaults,
 	bareFaults, backupFaults, holderFaults, releaseFaults, hostileFaults)
 
@@ -135,7 +135,7 @@ var serverFaults = []fault{
 	{clock("clock-jump", 0, magnitude, "one node's wall clock is off by anything up to months"), drawn, (*Nemesis).jump},
 	{clock("clock-strobe", 0, magnitude, "one node's wall clock flips to and fro"), drawn, (*Nemesis).strobeClock},
 	{clock("clock-leader", 0, magnitude, "the leader's wall clock flips to and fro"), leaderFirst, (*Nemesis).strobeClock},
-	// The drift is a tenth, and what dividing by a rate adds.
+	// The drift is a tenth, and the error of dividing by a rate.
 	{own("clock-rate", clock("clock-rate", 0.12, size(900, 201),
 		"one node's monotonic clock runs up to a tenth too fast or too slow")), drawn, (*Nemesis).rate},
 	{
@@ -174,7 +174,7 @@ var serverFaults = []fault{
 	},
 }
 
-// Kinds is the table as schedules see it.
+// Kinds returns the table in the form that schedules use.
 func Kinds() []schedule.Kind {
 	kinds := make([]schedule.Kind, len(faults))
 	for i, f := range faults {
@@ -207,7 +207,7 @@ func kind(name string, lane schedule.Lane, low, high time.Duration, draw func(*r
 	}
 }
 
-// clock is a fault of a node's clock, which is no excuse.
+// clock is a fault of a node's clock, which must not delay anything.
 func clock(name string, drift float64, draw func(*rand.Rand, *schedule.Step), summary string) schedule.Kind {
 	k := kind(name, schedule.Clock, 2*second, 6*second, draw, summary)
 	k.NoExcuse, k.Drift = true, drift
@@ -225,19 +225,19 @@ func alone(k schedule.Kind) schedule.Kind {
 	return k
 }
 
-// What steps draw.
+// The draws of steps.
 
-// sides draws whether clients are cut off along with the node beside them, and how.
+// sides draws whether clients are cut off together with their node, and by reset or in silence.
 func sides(rng *rand.Rand, s *schedule.Step) {
 	s.Clients, s.Reset = rng.Float64() < 0.5, rng.Float64() < 0.2
 }
 
-// size draws from n sizes from low on.
+// size draws one of n sizes from low on.
 func size(low, n int64) func(*rand.Rand, *schedule.Step) {
 	return func(rng *rand.Rand, s *schedule.Step) { s.Size = low + rng.Int64N(n) }
 }
 
-// magnitude draws from a tenth of a second to months, either way: all magnitudes alike.
+// magnitude draws an offset from a tenth of a second to months, in either direction, uniform in its logarithm.
 func magnitude(rng *rand.Rand, s *schedule.Step) {
 	s.Size = 100
 	for range rng.IntN(9) {
@@ -248,10 +248,10 @@ func magnitude(rng *rand.Rand, s *schedule.Step) {
 	}
 }
 
-// How many members a fault takes.
+// The numbers of members that a fault hits.
 
 func one([]string) int              { return 1 }
 func everyone(members []string) int { return len(members) }
 
-// minority is the number of members that a majority can spare; of one member, one.
+// minority returns the largest number of members without which the rest is a majority; 1 for one member.
 func minority(members []string) int { return max(1, (len(members)-1)/2) }

@@ -13,13 +13,13 @@ import (
 	"github.com/holdfast/holdfast/jepsen/internal/workload"
 )
 
-// damaged kills a member and damages a file before the member comes back: its log of either kind, its
-// terms and votes, or its newest snapshot. Nothing that was synced is taken away, as no
-// consensus survives that:
+// damaged kills a member and damages one of its files before the restart: a log of either kind, terms and votes, or the
+// newest snapshot. Synced data is never removed, since no consensus survives that:
 //
-//   - torn: what a power cut in the middle of a write leaves. The member must recover.
-//   - flipped: a bit changed within what was written. The member must refuse, or do without what was
-//     damaged; after a refusal the undamaged files are put back.
+//   - torn: the write that a power cut interrupted. The member must recover.
+//   - flipped: a changed bit in written data. The member must refuse to start, or do without the damaged data; after a
+//
+// refusal the undamaged files are restored.
 func damaged(start func(n *Nemesis, m, dir, backup string) error) inject {
 	return func(n *Nemesis, ctx context.Context, s step) (effect, error) {
 		members, leader := n.ordered(ctx, s)
@@ -42,10 +42,10 @@ func damaged(start func(n *Nemesis, m, dir, backup string) error) inject {
 	}
 }
 
-// startTorn starts a member whose store was torn.
+// startTorn starts a member with a torn store.
 func (n *Nemesis) startTorn(m, _, _ string) error { return n.Target.Fleet().Start(m) }
 
-// startFlipped starts a member whose store was flipped. If the member refuses, the undamaged files come back.
+// startFlipped starts a member with a flipped bit. If the member refuses, the undamaged files are restored.
 func (n *Nemesis) startFlipped(m, dir, backup string) error {
 	fleet := n.Target.Fleet()
 	over := fleet.Excuse(m)
@@ -69,7 +69,7 @@ func (n *Nemesis) startFlipped(m, dir, backup string) error {
 	return nil
 }
 
-// olderFolder is a copy of a folder beside the folder.
+// olderFolder is a folder and an older copy of it.
 type olderFolder struct{ dir, older string }
 
 func (n *Nemesis) copyOf(place string) cluster.FolderCopy {
@@ -86,8 +86,7 @@ func (f olderFolder) PutBack() error {
 }
 func (f olderFolder) Forget() error { return os.RemoveAll(f.older) }
 
-// copyTree copies a folder, and brings the copy to the disk: a power cut that follows must find
-// what a member had synced.
+// copyTree copies a folder and syncs the copy, which must survive a power cut like the synced original.
 func copyTree(dst, src string) error {
 	if err := os.RemoveAll(dst); err != nil {
 		return fmt.Errorf("remove old copy: %w", err)

@@ -17,8 +17,8 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// holderFaults hit clients of their own, which hold locks in sessions that live with their connections. What such a
-// client held must be free soon after its lease, and no sooner. Nothing else is broken meanwhile.
+// holderFaults hit clients that hold locks in sessions bound to their connections. Such a lock must be free soon after
+// its lease, and not before. No other fault is active meanwhile.
 var holderFaults = []fault{
 	{alone(kind("holder-frozen", schedule.Clients, 8*second, 10*second, nil,
 		"clients that hold locks send nothing any more, while their kernels answer")), drawn, holders(false)},
@@ -31,29 +31,29 @@ var holderFaults = []fault{
 
 const (
 	holderCount = 6
-	// holderSlack is how late a lock may be free beside what the kernel takes: the machine is busy.
+	// holderSlack is the tolerated delay of a free lock beyond the kernel's timeouts, as the machine is busy.
 	holderSlack = 3 * second
-	// holderLife is how long holders send signs of life.
+	// holderLife is how long holders send keepalives.
 	holderLife = 4 * second
-	// holderWait is longer than any of it.
+	// holderWait is longer than all of these.
 	holderWait = 30 * second
 )
 
-// holder is a client with a lock, and another that waits for the lock at another place.
+// holder is a client with a lock, and a second client that waits for that lock through another node.
 type holder struct {
 	key       string
 	lease     time.Duration
-	heartbeat bool // it has promised to send something within its lease
-	kept      bool // the node renews its session as long as the connection stands, so the lock stays taken
+	heartbeat bool // its session has a lease that its own commands renew
+	kept      bool // the node renews its session while the connection is open, so the lock stays held
 	conn      *wire.Conn
 	next      *wire.Conn
-	// sent is when the last command was sent that was answered, and answered when it was.
+	// sent and answered are when the last answered command was sent, and when it was answered.
 	sent, answered time.Time
-	granted        chan time.Time // to the next; closed when it waits no more
+	granted        chan time.Time // when the waiter is granted the lock; closed when it stops waiting
 	sockets        []net.Conn
 }
 
-// holders makes a fault of holders that freeze, or whose packets are lost.
+// holders returns a fault in which holders freeze, or in which their packets are lost.
 func holders(vanish bool) inject {
 	return func(n *Nemesis, ctx context.Context, s step) (effect, error) {
 		members := n.Target.Members()
@@ -98,7 +98,7 @@ func holders(vanish bool) inject {
 	}
 }
 
-// newHolders draws holders.
+// newHolders draws the holders of a step.
 func (n *Nemesis) newHolders(s step, vanish bool) (all []*holder) {
 	rng := s.Rand()
 	for i := range holderCount {
@@ -107,15 +107,15 @@ func (n *Nemesis) newHolders(s step, vanish bool) (all []*holder) {
 			lease:   time.Duration(1+rng.IntN(2)) * second,
 			granted: make(chan time.Time, 1),
 		}
-		plain := i == 0 && (!vanish || n.Net.Kind() == "kernel") // other nets have no kernel that gives a client up
+		plain := i == 0 && (!vanish || n.Net.Kind() == "kernel") // only the kernel gives up a silent client
 		h.heartbeat, h.kept = !plain, plain && !vanish
 		all = append(all, h)
 	}
 	return all
 }
 
-// open has a client of a side take the lock through one node, and a client of another side wait for it through the
-// next. It reports whether both is so.
+// open acquires the lock through one node and waits for it through the next, as a client of another side. It reports
+// whether both succeeded.
 func (h *holder) open(ctx context.Context, n *Nemesis, side, at int) bool {
 	members := n.Target.Members()
 	session := func(side, at int, lease time.Duration, more ...string) (conn *wire.Conn, id string) {
@@ -162,7 +162,7 @@ func isGrant(r wire.Reply) bool {
 
 func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
-// live sends signs of life until end. An answer proves that the session lives, as it lives with the connection.
+// live sends keepalives until end. Any answer proves that the session, which is bound to the connection, exists.
 func (h *holder) live(ctx context.Context, end time.Time) {
 	for time.Now().Before(end) {
 		began := time.Now()
@@ -176,10 +176,10 @@ func (h *holder) live(ctx context.Context, end time.Time) {
 	}
 }
 
-// judgeHolder waits until the lock is the next client's, and returns how long that took.
+// judgeHolder waits until the waiter is granted the lock, and describes how long that took.
 func (n *Nemesis) judgeHolder(ctx context.Context, fault string, h *holder) string {
 	if h.answered.IsZero() {
-		return "not judged" // it never had its lock
+		return "not judged" // the holder never had its lock
 	}
 	limit := max(h.lease*5/4, 2*second) + holderSlack
 	timer := time.NewTimer(time.Until(h.answered.Add(limit)))
@@ -212,7 +212,7 @@ func (n *Nemesis) judgeHolder(ctx context.Context, fault string, h *holder) stri
 	return took.String()
 }
 
-// close ends both sessions with their connections.
+// close closes both connections, which ends their sessions.
 func (h *holder) close() {
 	for _, nc := range h.sockets {
 		nc.Close()

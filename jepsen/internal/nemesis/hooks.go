@@ -12,11 +12,10 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// strobePeriod is how fast a strobing clock flips, in milliseconds.
+// strobePeriod is the period of a strobing clock in milliseconds.
 const strobePeriod = "37"
 
-// hook sends a debug command. A command whose reply was lost is sent again, as debug commands set
-// and none adds.
+// hook sends a debug command. Debug commands are idempotent, so one without a reply is sent again.
 func (n *Nemesis) hook(ctx context.Context, member string, words ...string) error {
 	_, err := n.Target.Debug(ctx, member, append([]string{"DEBUG"}, words...)...)
 	if err != nil {
@@ -25,7 +24,7 @@ func (n *Nemesis) hook(ctx context.Context, member string, words ...string) erro
 	return err
 }
 
-// unhook takes a fault back, unless the member has ended.
+// unhook undoes a fault, unless the member has ended.
 func (n *Nemesis) unhook(member string, words ...string) error {
 	if !n.Target.Fleet().Running(member) {
 		return nil
@@ -33,7 +32,7 @@ func (n *Nemesis) unhook(member string, words ...string) error {
 	return n.hook(context.Background(), member, words...)
 }
 
-// clock bends a member's clock.
+// clock changes a member's clock.
 func (n *Nemesis) clock(ctx context.Context, s step, how string, words ...string) (effect, error) {
 	members, leader := n.ordered(ctx, s)
 	m := members[0]
@@ -56,8 +55,7 @@ func (n *Nemesis) rate(ctx context.Context, s step) (effect, error) {
 	return n.clock(ctx, s, fmt.Sprintf("at %s permille", size), "RATE", size)
 }
 
-// disk makes the writes of a member go wrong. The member may end: that is excused, and the member
-// is started again.
+// disk makes the writes of a member fail. The member may end, which is excused, and is restarted.
 func disk(how string) inject {
 	return func(n *Nemesis, ctx context.Context, s step) (effect, error) {
 		members, leader := n.ordered(ctx, s)
@@ -80,7 +78,7 @@ func disk(how string) inject {
 	}
 }
 
-// busy has the state machines of some members work on each entry for long.
+// busy slows down the state machines of some members in every entry.
 func busy(count func([]string) int) inject {
 	return func(n *Nemesis, ctx context.Context, s step) (effect, error) {
 		members, leader := n.ordered(ctx, s)
@@ -95,7 +93,7 @@ func busy(count func([]string) int) inject {
 	}
 }
 
-// undisturb takes a disk's fault back. The member may be about to end because of the fault: it gets the time.
+// undisturb undoes a disk fault. It first waits for a member that may be ending because of the fault.
 func (n *Nemesis) undisturb(member string) error {
 	if member == "" {
 		return nil
@@ -113,7 +111,7 @@ func (n *Nemesis) transfer(ctx context.Context, _ step) (effect, error) {
 	return effect{detail: "from " + leader}, n.hook(ctx, leader, "TRANSFER")
 }
 
-// snapshot makes every member take a snapshot; a member with nothing new says so.
+// snapshot makes every member take a snapshot. A member without new entries refuses.
 func (n *Nemesis) snapshot(ctx context.Context, _ step) (effect, error) {
 	taken := 0
 	for _, m := range n.Target.Members() {
@@ -124,8 +122,8 @@ func (n *Nemesis) snapshot(ctx context.Context, _ step) (effect, error) {
 	return effect{detail: fmt.Sprintf("on %d members", taken)}, nil
 }
 
-// An upgrade replaces the program of the release before on one node after the other. The cluster keeps its version
-// meanwhile, one node goes back, and at last nothing holds the version.
+// An upgrade replaces the previous release's program node by node. The cluster version is held meanwhile, one node is
+// downgraded again, and finally the hold is released.
 
 var releaseFaults = []fault{
 	{
@@ -137,13 +135,13 @@ var releaseFaults = []fault{
 		"the next step of an upgrade, after kill -9 of the node"), drawn, nextRelease(cluster.Processes.Kill)},
 }
 
-// upgradeStep is a node that gets another program.
+// upgradeStep gives a node another program.
 type upgradeStep struct {
 	place   string
 	release cluster.Release
 }
 
-// planUpgrade has a cluster go from the release before to this one.
+// planUpgrade returns the steps from the previous release to this one.
 func planUpgrade(members []string) (steps []upgradeStep) {
 	for i, m := range members {
 		steps = append(steps, upgradeStep{m, cluster.Held})
@@ -157,7 +155,7 @@ func planUpgrade(members []string) (steps []upgradeStep) {
 	return steps
 }
 
-// nextRelease makes the next step of the upgrade, which the first of them plans.
+// nextRelease makes the upgrade's next step; the first call plans the upgrade.
 func nextRelease(end func(fleet cluster.Processes, place string) error) inject {
 	return func(n *Nemesis, ctx context.Context, s step) (effect, error) {
 		members, leader := n.ordered(ctx, s)
@@ -179,7 +177,7 @@ func nextRelease(end func(fleet cluster.Processes, place string) error) inject {
 	}
 }
 
-// FinishUpgrade makes the steps of an upgrade that a run had no time for, if there is an upgrade.
+// FinishUpgrade makes the remaining steps of an upgrade that the run began.
 func (n *Nemesis) FinishUpgrade() error {
 	for _, at := range n.upgrade {
 		n.Target.(cluster.Releases).Run(at.place, at.release)
@@ -193,10 +191,10 @@ func (n *Nemesis) FinishUpgrade() error {
 	return nil
 }
 
-// raiseLimit is how long the leader may take to know what all members can, when nothing is broken.
+// raiseLimit bounds the time until the leader has learned the versions of all members, without faults.
 const raiseLimit = 15 * time.Second
 
-// Raised finds it if the cluster does not go over to this release's version. Requires: the upgrade is finished.
+// Raised reports a cluster that does not switch to this release's version. Requires: the upgrade is finished.
 func (n *Nemesis) Raised(ctx context.Context) {
 	if n.upgrade == nil {
 		return

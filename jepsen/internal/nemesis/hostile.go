@@ -21,8 +21,8 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// hostileFaults are clients that mean harm. They end with the fault, and the load is bounded:
-// package checker judges what other clients saw, and how much the nodes took.
+// hostileFaults are malicious clients with a bounded load, which stop when the fault ends. Package checker judges the
+// other clients' histories and the nodes' memory.
 var hostileFaults = []fault{
 	hostile("hostile-scripts", "pipelines of scripts that run for as long as they may", known(scripts("EVAL"))),
 	hostile("hostile-reads", "the same, of scripts that only read", known(scripts("EVAL_RO"))),
@@ -43,14 +43,13 @@ func hostile(name, summary string, do inject) fault {
 	return fault{kind(name, schedule.Clients, 5*second, 8*second, nil, summary), drawn, do}
 }
 
-// patiently lets a fault last for as long as a node without bounds needs to take more than its
-// configuration allows.
+// patiently gives a fault the duration in which a node without limits would exceed its configured memory.
 func patiently(f fault) fault {
 	f.Min, f.Max = 12*second, 15*second
 	return f
 }
 
-// Bounds of what hostile clients do.
+// The limits of hostile clients' load.
 const (
 	hostileScripts = 1000    // in one pipeline
 	hostileWords   = 1500    // of an MGET
@@ -63,18 +62,18 @@ const (
 	patience       = 30 * time.Second
 )
 
-// attacker is hostile clients at work.
+// attacker is a running attack.
 type attacker struct {
 	n    *Nemesis
-	rng  *rand.Rand // of one goroutine
+	rng  *rand.Rand // for one goroutine
 	dial func(ctx context.Context, node string) (net.Conn, error)
 	wg   *sync.WaitGroup
-	done *atomic.Int64 // what was managed
+	done *atomic.Int64 // successful actions
 }
 
 type attack func(a attacker, ctx context.Context)
 
-// known makes an attack of clients that authenticate, strange of clients that do not.
+// known is an attack by authenticated clients, strange one by unauthenticated clients.
 func known(do attack) inject {
 	return func(n *Nemesis, ctx context.Context, s step) (effect, error) {
 		side := s.Rand().IntN(n.Target.Sides())
@@ -92,7 +91,7 @@ func strange(do attack) inject {
 	}
 }
 
-// attack goes on until the effect is mended.
+// attack runs until the effect is mended.
 func (n *Nemesis) attack(s step, do attack, dial func(context.Context, string) (net.Conn, error)) (effect, error) {
 	ctx, stop := context.WithCancel(context.Background())
 	a := attacker{n: n, rng: s.Rand(), dial: dial, wg: &sync.WaitGroup{}, done: &atomic.Int64{}}
@@ -107,7 +106,7 @@ func (n *Nemesis) attack(s step, do attack, dial func(context.Context, string) (
 	}, nil
 }
 
-// open connects and closes the connection when ctx ends.
+// open dials a node; the connection closes when ctx ends.
 func (a attacker) open(ctx context.Context, node string) (net.Conn, error) {
 	d, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -119,7 +118,7 @@ func (a attacker) open(ctx context.Context, node string) (net.Conn, error) {
 	return nc, nil
 }
 
-// each does something with count connections to each of some nodes, until ctx ends or do returns.
+// each opens count connections to each of some nodes, and calls do with each.
 func (a attacker) each(ctx context.Context, nodes []string, count int, do func(ctx context.Context, nc net.Conn)) {
 	for _, node := range nodes {
 		for range count {
@@ -136,8 +135,7 @@ func (a attacker) each(ctx context.Context, nodes []string, count int, do func(c
 	}
 }
 
-// again does something with a connection to a node over and over, each time with a new connection
-// when the last is of no use.
+// again calls do in a loop with a connection to a node, and dials anew after an error.
 func (a attacker) again(ctx context.Context, node string, do func(nc net.Conn) error) {
 	a.wg.Go(func() {
 		var nc net.Conn
@@ -165,7 +163,7 @@ func request(words ...string) string {
 	return string(protocol.AppendCommand(nil, words...))
 }
 
-// exchange sends commands and reads all of their replies.
+// exchange sends commands and reads all replies.
 func exchange(nc net.Conn, text string, replies int) error {
 	_ = nc.SetDeadline(time.Now().Add(patience))
 	if _, err := io.WriteString(nc, text); err != nil {
@@ -180,7 +178,7 @@ func exchange(nc net.Conn, text string, replies int) error {
 	return nil
 }
 
-// scripts sends pipelines of endless scripts through every node.
+// scripts sends pipelines of endless scripts through all nodes.
 func scripts(command string) attack {
 	pipeline := strings.Repeat(request(command, "while true do end", "0"), hostileScripts)
 	return func(a attacker, ctx context.Context) {
@@ -190,10 +188,10 @@ func scripts(command string) attack {
 	}
 }
 
-// Keys of hostile clients.
+// hostileKey is the prefix of hostile clients' keys.
 const hostileKey = "jepsen-hostile"
 
-// prepare writes a large value under some keys, and returns what takes them away.
+// prepare writes a large value to some keys; remove deletes them.
 func (a attacker) prepare(ctx context.Context, keys ...string) (remove func()) {
 	for _, key := range keys {
 		a.write(ctx, "SET", key, strings.Repeat("x", hostileValue))
@@ -201,7 +199,7 @@ func (a attacker) prepare(ctx context.Context, keys ...string) (remove func()) {
 	return func() { a.write(context.WithoutCancel(ctx), append([]string{"DEL"}, keys...)...) }
 }
 
-// write does a command through some node, and tries again for a while.
+// write sends a command through some node, with retries for a while.
 func (a attacker) write(ctx context.Context, words ...string) {
 	_ = a.n.until(ctx, stepLimit, words[0], func() bool {
 		nodes := a.n.Target.Members()
@@ -215,7 +213,7 @@ func (a attacker) write(ctx context.Context, words ...string) {
 	})
 }
 
-// replies asks for far more than is read.
+// replies requests far more than it reads.
 func replies(a attacker, ctx context.Context) {
 	remove := a.prepare(ctx, hostileKey)
 	keys := make([]string, hostileWords)
@@ -238,7 +236,7 @@ func replies(a attacker, ctx context.Context) {
 	remove()
 }
 
-// ask sends a request and reads a little of the reply.
+// ask sends a request and reads only the beginning of the reply.
 func ask(nc net.Conn, text string) error {
 	_ = nc.SetDeadline(time.Now().Add(patience))
 	if _, err := io.WriteString(nc, text); err != nil {
@@ -257,7 +255,7 @@ func ask(nc net.Conn, text string) error {
 	return errors.New("there is more to come")
 }
 
-// large has six clients read 48 MiB each, again and again, through one node.
+// large reads 48 MiB with each of six clients of one node, in a loop.
 func large(a attacker, ctx context.Context) {
 	var keys []string
 	for i := range 6 {
@@ -277,7 +275,7 @@ func large(a attacker, ctx context.Context) {
 	remove()
 }
 
-// bulk writes the largest value again and again.
+// bulk writes the largest value in a loop.
 func bulk(a attacker, ctx context.Context) {
 	text := request("SET", hostileKey, strings.Repeat("x", hostileValue))
 	var wg sync.WaitGroup
@@ -289,7 +287,7 @@ func bulk(a attacker, ctx context.Context) {
 	a.write(context.WithoutCancel(ctx), "DEL", hostileKey)
 }
 
-// unread sends to a node for as long as possible and reads nothing.
+// unread sends requests to a node as fast as it can, and reads no reply.
 func unread(a attacker, ctx context.Context) {
 	pings := strings.Repeat("PING\r\n", 20000)
 	members := a.n.Target.Members()
@@ -306,7 +304,7 @@ func unread(a attacker, ctx context.Context) {
 	})
 }
 
-// drip asks for a large reply and reads a byte a second.
+// drip requests a large reply and reads one byte a second.
 func drip(a attacker, ctx context.Context) {
 	remove := a.prepare(ctx, hostileKey)
 	var wg sync.WaitGroup
@@ -330,7 +328,7 @@ func drip(a attacker, ctx context.Context) {
 	remove()
 }
 
-// churn connects, says a word or none, and goes.
+// churn connects, sends at most one command, and disconnects.
 func churn(a attacker, ctx context.Context) {
 	for _, node := range a.n.Target.Members() {
 		for i := range 5 {
@@ -345,7 +343,7 @@ func churn(a attacker, ctx context.Context) {
 	}
 }
 
-// silent connects and says nothing.
+// silent connects and sends nothing.
 func silent(a attacker, ctx context.Context) {
 	for _, node := range a.n.Target.Members() {
 		a.wg.Go(func() {
@@ -361,7 +359,7 @@ func silent(a attacker, ctx context.Context) {
 	}
 }
 
-// handshakes holds unfinished handshakes on every peer port, from every address there is, and kills the leader.
+// handshakes keeps unfinished handshakes open on every peer port, from every address, and kills the leader.
 func (n *Nemesis) handshakes(ctx context.Context, s step) (effect, error) {
 	e, err := n.attack(s, func(a attacker, ctx context.Context) {
 		for _, from := range n.Target.Members() {

@@ -15,11 +15,10 @@ import (
 	"github.com/holdfast/holdfast/jepsen/internal/workload"
 )
 
-// changeLimit bounds a change of the members. It is longer than any fault of another lane, of which pause-minute is the
-// longest.
+// changeLimit bounds a change of the members. It exceeds the longest fault of any other lane, pause-minute.
 const changeLimit = 100 * time.Second
 
-// memberFaults change who the members are. In the end there are as many voters as before.
+// memberFaults change the members. After each there are as many voters as before.
 var memberFaults = []fault{
 	{
 		kind("member-join", schedule.Members, 1*second, 6*second, size(0, 4),
@@ -79,10 +78,10 @@ func ending(k schedule.Kind) schedule.Kind {
 	return k
 }
 
-// membership is what the target can do about its members. Requires: the target supports such faults.
+// membership is the target's [cluster.Membership]. Requires: the target supports changes of the members.
 func (n *Nemesis) membership() cluster.Membership { return n.Target.(cluster.Membership) }
 
-// changed makes changes one after another, even if the run ends meanwhile. A failed change is a finding.
+// changed makes changes one after another, even after the end of the run. A failed change is a finding.
 func (n *Nemesis) changed(what string, changes ...func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), changeLimit)
 	defer cancel()
@@ -127,7 +126,7 @@ func (n *Nemesis) joinAndLeave(ctx context.Context, s step) (effect, error) {
 	return e, nil
 }
 
-// leave removes some member: the leader, a new one, any.
+// leave removes some member: the leader, a new member or a random one.
 func (n *Nemesis) leave(rng *rand.Rand, left *[]string) error {
 	members := n.Target.Members()
 	place := members[rng.IntN(len(members))]
@@ -150,7 +149,7 @@ func (n *Nemesis) takeOut(place string) func(context.Context) error {
 	}
 }
 
-// refill gives every member a vote, as a voter may have left and a member without a vote stayed.
+// refill gives every member a vote, since a voter may have left while a member without a vote stayed.
 func (n *Nemesis) refill(joined, left []string) error {
 	for _, place := range joined {
 		if slices.Contains(left, place) {
@@ -183,7 +182,7 @@ func (n *Nemesis) moveMember(ctx context.Context, s step) (effect, error) {
 	})
 }
 
-// lead transfers the leadership, unless it is refused, as for a member that is behind.
+// lead transfers leadership. A refusal is tolerated: the new leader may lag.
 func (n *Nemesis) lead(ctx context.Context, s step) (effect, error) {
 	members, leader := n.ordered(ctx, s)
 	ctx, cancel := context.WithTimeout(ctx, stepLimit)
@@ -204,7 +203,7 @@ func (n *Nemesis) replaceMember(ctx context.Context, s step) (effect, error) {
 	return e, n.changed(place+" leaves", n.takeOut(place))
 }
 
-// renewed removes the member at a place, if there is one, and has a new node join there.
+// renewed removes the member at a place, if there is one, and adds a new node there.
 func (n *Nemesis) renewed(place string) error {
 	m := n.membership()
 	return n.changed(place+" is replaced", n.takeOut(place), func(ctx context.Context) error {
@@ -212,7 +211,7 @@ func (n *Nemesis) renewed(place string) error {
 	})
 }
 
-// off are the links between some members and all others.
+// off cuts the links between some members and all others.
 func (n *Nemesis) off(some ...string) network.State {
 	var links []network.Link
 	for _, a := range some {
@@ -225,7 +224,7 @@ func (n *Nemesis) off(some ...string) network.State {
 	return network.State{Cut: links}
 }
 
-// part is a fraction of the time that a step is to take.
+// part sleeps for a percentage of the step's duration.
 func (s step) part(ctx context.Context, percent int) {
 	workload.Sleep(ctx, s.For*time.Duration(percent)/100)
 }
@@ -235,7 +234,7 @@ func (n *Nemesis) wipe(ctx context.Context, s step) (effect, error) {
 	if leader == "" || len(members) < 3 {
 		return effect{detail: "no leader"}, nil
 	}
-	// The leader and the one to be emptied are a majority with as many others as needed.
+	// The leader, the emptied member and the members that are not away form a majority.
 	emptied, away := members[1], members[1+len(members)/2:]
 	m, fleet := n.membership(), n.Target.Fleet()
 	over := fleet.Excuse(emptied) // it may refuse to start
@@ -292,7 +291,7 @@ func (n *Nemesis) split(ctx context.Context, s step) (effect, error) {
 	side := []string{leader}
 	for _, place := range joined {
 		if vote && len(side) > (len(n.Target.Members())-1)/2-1 {
-			break // one more would be a majority
+			break // more would be a majority
 		}
 		if place != leader {
 			side = append(side, place)

@@ -11,9 +11,9 @@ import (
 	"github.com/holdfast/holdfast/jepsen/internal/cluster"
 )
 
-// The faults in which a member leaves for good: replaced, lost, removed while away, removed by force.
+// The faults in which a member leaves for good: it is replaced, lost, removed while away, or removed by force.
 
-// swap has a new node take the place of a member that runs.
+// swap replaces a running member by a new node.
 func (n *Nemesis) swap(ctx context.Context, s step) (effect, error) {
 	members, leader := n.ordered(ctx, s)
 	place, m := members[0], n.membership()
@@ -32,7 +32,7 @@ func (n *Nemesis) swap(ctx context.Context, s step) (effect, error) {
 	return e, nil
 }
 
-// replace has a node join without a vote at a spare place, and take the place of a member.
+// replace adds a node without a vote at a spare place, and lets it replace a member.
 func (n *Nemesis) replace(place, by string) error {
 	m := n.membership()
 	return n.changed(by+" takes the place of "+place,
@@ -41,7 +41,7 @@ func (n *Nemesis) replace(place, by string) error {
 		})
 }
 
-// loseMember has a node and its disk vanish. Nothing of them comes back.
+// loseMember destroys a node and its disk for good.
 func (n *Nemesis) loseMember(ctx context.Context, s step) (effect, error) {
 	members, leader := n.ordered(ctx, s)
 	place, m := members[0], n.membership()
@@ -54,8 +54,8 @@ func (n *Nemesis) loseMember(ctx context.Context, s step) (effect, error) {
 	return e, m.Out(place)
 }
 
-// removeAway removes a member that is cut off. The removed node comes back, to all or to the leader alone, and must
-// neither serve nor count, and end.
+// removeAway removes a member that is cut off. The removed node then returns, connected to all or to the leader alone;
+// it must neither serve nor count in a majority, and must end.
 func (n *Nemesis) removeAway(ctx context.Context, s step) (effect, error) {
 	members, leader := n.ordered(ctx, s)
 	place, m := members[0], n.membership()
@@ -65,7 +65,7 @@ func (n *Nemesis) removeAway(ctx context.Context, s step) (effect, error) {
 		return e, err
 	}
 	s.part(ctx, 20)
-	over := n.Target.Fleet().Excuse(place) // it ends when it learns
+	over := n.Target.Fleet().Excuse(place) // it ends once it learns of its removal
 	e.mend = func() error {
 		defer over()
 		return mend()
@@ -94,7 +94,7 @@ func (n *Nemesis) removeAway(ctx context.Context, s step) (effect, error) {
 	return e, err
 }
 
-// putBack puts an older copy of a node's folder in the folder's place. The node must neither serve nor count, and end.
+// putBack restores an older copy of a node's folder. The node must neither serve nor count in a majority, and must end.
 func (n *Nemesis) putBack(ctx context.Context, s step) (effect, error) {
 	members, leader := n.ordered(ctx, s)
 	place, fleet := members[0], n.Target.Fleet()
@@ -111,7 +111,7 @@ func (n *Nemesis) putBack(ctx context.Context, s step) (effect, error) {
 	w := n.witness(place)
 	s.part(ctx, 40)
 	w.end()
-	over := fleet.Excuse(place) // it ends when it learns
+	over := fleet.Excuse(place) // it ends once it detects the copy
 	defer over()
 	if err := firstError(func() error { return fleet.Kill(place) }, older.PutBack); err != nil || w.count() == 0 {
 		e.detail += ": it had served nobody since"
@@ -129,8 +129,8 @@ func (n *Nemesis) putBack(ctx context.Context, s step) (effect, error) {
 	return e, err
 }
 
-// rot changes a bit in the newest snapshot of the leader, which runs. Then a new node joins, which needs one, and must
-// get its state all the same; or the leader is killed and started again.
+// rot flips a bit in the running leader's newest snapshot. Then either a new node joins, which needs a snapshot and
+// must still get its state, or the leader is killed and restarted.
 func (n *Nemesis) rot(ctx context.Context, s step) (effect, error) {
 	members, leader := n.ordered(ctx, s)
 	if leader == "" || len(members) < 2 {
@@ -146,7 +146,7 @@ func (n *Nemesis) rot(ctx context.Context, s step) (effect, error) {
 		return e, err
 	}
 	if err == nil && s.Size == 0 {
-		e.mend = back // of a leader that was not asked for the snapshot
+		e.mend = back // undoes the damage if the leader's snapshot was not used
 		err = n.renewed(members[1])
 	} else if err == nil {
 		e.detail += ", at its start"
@@ -155,8 +155,8 @@ func (n *Nemesis) rot(ctx context.Context, s step) (effect, error) {
 	return e, err
 }
 
-// startRotten ends a member and starts it again. Its newest snapshot is damaged: another member's state must take the
-// place of that, unless the log and an older snapshot do.
+// startRotten restarts a member whose newest snapshot is damaged. The member must recover from the log and an older
+// snapshot, or from another member's state.
 func (n *Nemesis) startRotten(place string) error {
 	fleet := n.Target.Fleet()
 	if err := firstError(func() error { return fleet.Kill(place) }, func() error {
@@ -176,7 +176,7 @@ func (n *Nemesis) startRotten(place string) error {
 	return err
 }
 
-// firstError does one thing after the other, until one fails.
+// firstError calls functions in order until one fails.
 func firstError(things ...func() error) error {
 	for _, do := range things {
 		if err := do(); err != nil {
@@ -186,7 +186,7 @@ func firstError(things ...func() error) error {
 	return nil
 }
 
-// backToLeader has a removed node come back to the leader alone: those two are no majority.
+// backToLeader reconnects a removed node to the leader alone. The two must not form a majority.
 func (n *Nemesis) backToLeader(ctx context.Context, s step, place string) (detail string, err error) {
 	leader, known := n.Target.Leader(ctx)
 	if !known || leader == place {
@@ -208,8 +208,8 @@ func (n *Nemesis) backToLeader(ctx context.Context, s step, place string) (detai
 	return fmt.Sprintf("; back to %s (leader) alone", leader), err
 }
 
-// expectEnd waits until a node that was removed has ended, starts it again, and expects it to end again. It must not
-// be a member.
+// expectEnd waits until a removed node has ended, restarts it, and expects it to end again. The node must not be a
+// member.
 func (n *Nemesis) expectEnd(place string) {
 	ctx, cancel := context.WithTimeout(context.Background(), changeLimit)
 	defer cancel()
@@ -229,8 +229,8 @@ func (n *Nemesis) expectEnd(place string) {
 	}
 }
 
-// force removes a member, or takes its vote, when fewer than a majority of the others answer. Force gives up that the
-// cluster goes on: the change, and all writes, wait for those that are away. What was acknowledged stays.
+// force removes a member, or its vote, while less than a majority of the others answers. All writes, and the change
+// itself, then wait until the absent members return. Acknowledged writes must survive.
 func (n *Nemesis) force(ctx context.Context, s step) (effect, error) {
 	members, leader := n.ordered(ctx, s)
 	if leader == "" || len(members) < 3 {
@@ -272,11 +272,11 @@ func (n *Nemesis) force(ctx context.Context, s step) (effect, error) {
 	return e, nil
 }
 
-// wholeLimit is how long the members may take, when all is mended, to be those that the tests made.
+// wholeLimit bounds the time, after all faults, until the members are the places that are in.
 const wholeLimit = 15 * time.Second
 
-// Whole finds, when all is mended, whether the members are the places that are in, with so many votes: no change is
-// stuck, no removed node is left, no node was forgotten.
+// Whole checks, after all faults, that the members are exactly the places that are in, with the given number of voters:
+// no change is stuck, no removed node is left, no node is missing.
 func (n *Nemesis) Whole(ctx context.Context, voters int) {
 	m, ok := n.Target.(cluster.Membership)
 	if !ok {

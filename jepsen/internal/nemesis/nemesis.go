@@ -26,32 +26,32 @@ import (
 	"github.com/holdfast/holdfast/jepsen/internal/workload"
 )
 
-// Nemesis breaks a target.
+// Nemesis injects faults into a target.
 type Nemesis struct {
 	Target   cluster.Target
 	Net      network.Network
 	Recorder *history.Recorder
 	Log      *slog.Logger
-	// DataDir is a member's data folder; for the faults that damage stores.
+	// DataDir returns a member's data folder, for faults that damage stores.
 	DataDir func(member string) string
-	// Disks are the disks whose power can be cut, or nil.
+	// Disks are the disks for power cuts, or nil.
 	Disks Disks
 	// Stubbornness is added to ServesWithin, for tests with a node that is slow to detect a dead leader.
 	Stubbornness time.Duration
 
-	upgrade []upgradeStep // what is left of it; the lane of processes guards it
+	upgrade []upgradeStep // remaining steps; guarded by the lane of processes
 
 	mu       sync.Mutex
 	findings []string
-	begun    int // faults that were made
-	underWay int // faults that are not mended
-	judged   int // how often the cluster had to serve
+	begun    int // number of faults made
+	underWay int // number of faults not yet mended
+	judged   int // number of times that the cluster had to serve
 	stalls   []string
 
-	last effect // the schedule's last fault, which the epilogue mends; zero: it was mended, as all others
+	last effect // the schedule's last fault, which the epilogue mends; zero if all are mended
 }
 
-// Findings returns the errors of the service that a fault showed.
+// Findings returns what faults showed to be wrong with the service.
 func (n *Nemesis) Findings() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -70,17 +70,16 @@ type effect struct {
 	mend   func() error
 	// details, if not nil, describes the outcome of the fault once it is mended.
 	details func() string
-	// dead are members that were killed, and that the newest voters can do without. If the fault is the schedule's last,
-	// they stay dead for the epilogue.
+	// dead are killed members that the latest voters can spare. After the schedule's last fault they stay dead until
+	// the epilogue.
 	dead []string
 }
 
-// Run makes every fault of a schedule at its time, counted from the recorder's start, and
-// returns when all are mended, but for what the last one killed. When ctx ends Run mends what is broken and makes no
-// more.
+// Run makes every fault of a schedule at its time since the recorder's start. It returns when all are mended, except
+// for members that the last fault killed. When ctx ends, Run begins no further fault.
 func (n *Nemesis) Run(ctx context.Context, steps []schedule.Step) {
-	// lanes keep faults of a lane apart when a fault takes longer than was planned. Not mutexes: to
-	// wait for a mutex would stop virtual time.
+	// lanes separate faults of one lane when a fault takes longer than planned. They are no mutexes, since waiting for
+	// a mutex would stop virtual time.
 	var lanes [schedule.Lanes]chan struct{}
 	for i := range lanes {
 		lanes[i] = make(chan struct{}, 1)
@@ -154,15 +153,15 @@ func (n *Nemesis) count(begun, underWay int) {
 	n.begun, n.underWay = n.begun+begun, n.underWay+underWay
 }
 
-// alone reports whether one fault is under way, and no other.
+// alone reports whether exactly one fault is active.
 func (n *Nemesis) alone() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.underWay == 1
 }
 
-// beside returns whether there was another fault beside the one that asks, from now until the returned function is
-// called.
+// beside starts a watch for faults other than the caller's; the returned function ends it, and reports whether there
+// was one.
 func (n *Nemesis) beside() func() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -174,8 +173,8 @@ func (n *Nemesis) beside() func() bool {
 	}
 }
 
-// Heal makes the net whole, lets all members go on, and starts what does not run, but for what the schedule's last
-// fault killed.
+// Heal heals the network, resumes all members, and starts those that do not run, except for those that the schedule's
+// last fault killed.
 func (n *Nemesis) Heal() error {
 	if err := n.Net.Set(network.State{}); err != nil {
 		return err
@@ -194,7 +193,7 @@ func (n *Nemesis) Heal() error {
 	return nil
 }
 
-// ordered are the members in the step's order, with the leader where the fault wants it.
+// ordered returns the members in the step's order, with the leader at the fault's position.
 func (n *Nemesis) ordered(ctx context.Context, s step) (members []string, leader string) {
 	all := n.Target.Members()
 	for _, i := range s.Order {
@@ -203,7 +202,7 @@ func (n *Nemesis) ordered(ctx context.Context, s step) (members []string, leader
 		}
 	}
 	if extra := len(s.Order); extra < len(all) {
-		members = append(members, all[extra:]...) // more have joined
+		members = append(members, all[extra:]...) // members that joined during the run
 	}
 	leader, known := n.Target.Leader(ctx)
 	if known && s.order != drawn {
@@ -216,7 +215,7 @@ func (n *Nemesis) ordered(ctx context.Context, s step) (members []string, leader
 	return members, leader
 }
 
-// role is a member as details name it.
+// role is a member's name in details.
 func role(m, leader string) string {
 	if m == leader {
 		return m + " (leader)"
@@ -238,7 +237,7 @@ func firstWord(name string) string {
 	return word
 }
 
-// each does something to several members and says which failed.
+// each calls do for several members and names those that failed.
 func each(members []string, do func(string) error) error {
 	for _, m := range members {
 		if err := do(m); err != nil {

@@ -23,7 +23,7 @@ func TestRowsAreWhole(t *testing.T) {
 	require.InDelta(t, 0.12, schedule.Drift(Kinds()), 0)
 }
 
-// matrix draws who hears whom: a row for each member, in order; its columns are those it hears.
+// matrix returns a row for each member, whose columns are the members that it hears.
 func matrix(fault string, size int) []string {
 	hears := topology(fault, network.Nodes(size))
 	rows := make([]string, size)
@@ -74,7 +74,7 @@ func TestClientsAreCutOffWithTheirNode(t *testing.T) {
 		cuts([]string{"n2", "n1"}, hears, true))
 }
 
-// TestHolderWithoutALock: a holder that never had its lock is not judged, whatever else is over.
+// TestHolderWithoutALock: a holder that never had its lock is not judged.
 func TestHolderWithoutALock(t *testing.T) {
 	n := &Nemesis{}
 	for range 100 {

@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast/holdfast/jepsen/internal/workload"
 )
 
-// partition cuts links as the step's kind says.
+// partition cuts the links of the step's kind.
 func (n *Nemesis) partition(ctx context.Context, s step) (effect, error) {
 	members, leader := n.ordered(ctx, s)
 	hears := topology(s.Fault, members)
@@ -26,7 +26,7 @@ func (n *Nemesis) partition(ctx context.Context, s step) (effect, error) {
 	return e, n.Net.Set(state)
 }
 
-// topology says which of the members, in order, hears which: hears(to, from).
+// topology returns hears(to, from): whether one member hears another, by position.
 func topology(fault string, members []string) func(to, from int) bool {
 	size := len(members)
 	half := minority(members)
@@ -35,10 +35,10 @@ func topology(fault string, members []string) func(to, from int) bool {
 		return func(to, from int) bool { return (to < half) == (from < half) }
 	case "partition-ring":
 		if size == 3 {
-			// A whole ring of three has no cut: the first and the second do not hear each other.
+			// In a ring of three all hear each other, so one link is cut: between the first and the second.
 			return func(to, from int) bool { return to+from != 1 }
 		}
-		// Each hears its neighbours on both sides, just enough for a majority.
+		// Each hears as many neighbours on both sides as complete a majority.
 		reach := (size/2 + 1) / 2
 		return func(to, from int) bool {
 			d := (to - from + size) % size
@@ -56,8 +56,7 @@ func topology(fault string, members []string) func(to, from int) bool {
 	}
 }
 
-// cuts are the links that a topology does not have. With clients, the clients beside a member
-// hear and are heard as the member is.
+// cuts returns the links that a topology lacks. With clients, the clients of a member are cut off like the member.
 func cuts(members []string, hears func(to, from int) bool, clients bool) []network.Link {
 	var links []network.Link
 	for from, f := range members {
@@ -106,18 +105,18 @@ func describe(s step, members []string, leader string) string {
 	return text
 }
 
-// lose loses a share of what goes between members.
+// lose drops a share of the packets between members.
 func (n *Nemesis) lose(_ context.Context, s step) (effect, error) {
 	return n.impair(fmt.Sprintf("%d %% lost", s.Size), network.State{Loss: float64(s.Size) / 100})
 }
 
-// delay delays what goes between members.
+// delay delays all traffic between members.
 func (n *Nemesis) delay(_ context.Context, s step) (effect, error) {
 	delay := time.Duration(s.Size) * time.Millisecond
 	return n.impair(fmt.Sprintf("%s later", delay), network.State{Delay: delay})
 }
 
-// loseLarge loses large packets from the leader to all others, from all others to the leader, or between the leader and
+// loseLarge drops large packets from the leader to all others, from all others to the leader, or between the leader and
 // one other.
 func (n *Nemesis) loseLarge(ctx context.Context, s step) (effect, error) {
 	members, leader := n.ordered(ctx, s)
@@ -159,15 +158,15 @@ func (n *Nemesis) loseLarge(ctx context.Context, s step) (effect, error) {
 }
 
 const (
-	// largeBytes is the size of a write that no packet has room for which passes.
+	// largeBytes is the size of a write that fits in no packet of [network.LargeBytes].
 	largeBytes = 2000
-	// largeLimit is how long such a write may take: the leader notices that nothing is acknowledged, another one is
-	// elected, and connections are made again, on which packets are small.
+	// largeLimit bounds such a write: the leader detects missing acknowledgements, another leader is elected, and new
+	// connections use small packets.
 	largeLimit = 20 * second
 )
 
-// writeLarge writes through a member until a write is acknowledged, and returns how long that took. It must not take
-// long, unless there was another fault beside.
+// writeLarge writes through a member until a write is acknowledged, and returns how long that took. More than
+// largeLimit is a finding, unless another fault was active.
 func (n *Nemesis) writeLarge(ctx context.Context, member string, side int, beside func() bool) time.Duration {
 	began, last := time.Now(), ""
 	key := "jepsen-large:" + member
@@ -195,7 +194,7 @@ func (n *Nemesis) writeLarge(ctx context.Context, member string, side int, besid
 	return 0
 }
 
-// impair puts the net into a state until the effect is mended.
+// impair sets the network's state until the effect is mended.
 func (n *Nemesis) impair(detail string, state network.State) (effect, error) {
 	return effect{detail: detail, mend: n.wholeNet}, n.Net.Set(state)
 }
@@ -203,15 +202,14 @@ func (n *Nemesis) impair(detail string, state network.State) (effect, error) {
 func (n *Nemesis) wholeNet() error { return n.Net.Set(network.State{}) }
 
 const (
-	// resetFor is how long each reset lasts: long enough that every connection has something to send.
+	// resetFor is the duration of each reset, in which every connection sends something.
 	resetFor = 30 * time.Millisecond
-	// resetDelay keeps things under way, where the net can do that: a reset hits requests that
-	// were done and whose replies were not heard.
+	// resetDelay delays traffic, where the network supports that, so that a reset hits requests that were executed but
+	// not answered.
 	resetDelay = 10 * time.Millisecond
 )
 
-// flap resets all connections between members again and again, until the effect is mended. Whatever was
-// under way is sent again by a member that hears no reply.
+// flap resets all connections between members in a loop. A member without a reply sends its request again.
 func (n *Nemesis) flap(_ context.Context, s step) (effect, error) {
 	none := func(to, from int) bool { return false }
 	down := network.State{Cut: cuts(n.Target.Members(), none, false), Reset: true}
@@ -220,21 +218,20 @@ func (n *Nemesis) flap(_ context.Context, s step) (effect, error) {
 	return n.resets(fmt.Sprintf("every %s", period), down, up, period), nil
 }
 
-// refuseOne makes a firewall of one member, which refuses all new connections to the peer port. The
-// old ones end again and again.
+// refuseOne blocks new connections to the peer port of one member, as a firewall does. Existing connections are reset
+// again and again.
 func (n *Nemesis) refuseOne(ctx context.Context, s step) (effect, error) {
 	members, leader := n.ordered(ctx, s)
 	return n.refuse(s, members[:1], members[0], role(members[0], leader))
 }
 
-// refuseAll makes a firewall of all members.
+// refuseAll does so at all members.
 func (n *Nemesis) refuseAll(ctx context.Context, s step) (effect, error) {
 	members, leader := n.ordered(ctx, s)
 	return n.refuse(s, members, members[0], "all; "+role(members[0], leader)+" loses its connections")
 }
 
-// refuse makes some members refuse new connections between nodes. The connections of one member end
-// again and again.
+// refuse blocks new connections between nodes to some members. The connections of one member are reset again and again.
 func (n *Nemesis) refuse(s step, refusing []string, cut, detail string) (effect, error) {
 	period := time.Duration(s.Size) * time.Millisecond
 	up := network.State{Refuse: refusing}
@@ -247,8 +244,7 @@ func (n *Nemesis) refuse(s step, refusing []string, cut, detail string) (effect,
 	return n.resets(fmt.Sprintf("%s, every %s", detail, period), down, up, period), nil
 }
 
-// resets puts the net by turns into two states until the effect is mended: shortly into the first,
-// for a period into the second.
+// resets alternates between two states of the network until the effect is mended: briefly down, then up for a period.
 func (n *Nemesis) resets(detail string, down, up network.State, period time.Duration) effect {
 	e := n.again(func(ctx context.Context) error {
 		err := n.Net.Set(down)

@@ -23,8 +23,8 @@ type Disks interface {
 	Restore(member string) error
 }
 
-// powerFaults lose unsynced writes. A power cut hits all nodes, and a minority stays off during the fault: acknowledged
-// writes must be on the disks of the others.
+// powerFaults lose unsynced writes on all nodes. A minority stays off during the fault, so that acknowledged writes
+// must be on the other disks.
 var powerFaults = []fault{
 	{alone(kind("power-cut", schedule.Disk, 2*second, 4*second, nil,
 		"the power of all nodes is cut at once; the leader stays away")), leaderFirst, (*Nemesis).cutAll},
@@ -38,7 +38,7 @@ var powerFaults = []fault{
 			"is cut, and the leader stays away")), leaderFirst, (*Nemesis).cutInWindow},
 }
 
-// cutAll cuts the power of all members while they work.
+// cutAll cuts the power of all members under load.
 func (n *Nemesis) cutAll(ctx context.Context, s step) (effect, error) {
 	members, leader := n.ordered(ctx, s)
 	w := n.witness(members[0])
@@ -46,8 +46,8 @@ func (n *Nemesis) cutAll(ctx context.Context, s step) (effect, error) {
 	return n.cut(ctx, s, w, members[:1], role(members[0], leader)+" stays away")
 }
 
-// restartAndCut restarts processes, which read unsynced writes of the processes before, and then cuts the power, at any
-// moment of writes to logs, snapshots and manifests.
+// restartAndCut restarts processes, which read unsynced writes of their predecessors, and then cuts the power at a
+// random moment of writes to logs, snapshots and manifests.
 func (n *Nemesis) restartAndCut(ctx context.Context, s step) (effect, error) {
 	rng, fleet := s.Rand(), n.Target.Fleet()
 	rounds := 1 + rng.IntN(4)
@@ -67,14 +67,13 @@ func (n *Nemesis) restartAndCut(ctx context.Context, s step) (effect, error) {
 		role(members[0], leader)))
 }
 
-// cut cuts the power of all members at one instant and starts them again on what the disks kept,
-// but for the members that stay away until the fault is over. What was acknowledged to the witness
-// must be there meanwhile.
+// cut cuts the power of all members at one instant and restarts those that are not away. Writes acknowledged to the
+// witness must then be readable.
 func (n *Nemesis) cut(ctx context.Context, s step, w *witness, away []string, detail string) (effect, error) {
 	all, fleet := n.Target.Members(), n.Target.Fleet()
 	var overs []func()
 	for _, m := range all {
-		overs = append(overs, fleet.Excuse(m)) // a thread may meet an error before the process is stopped
+		overs = append(overs, fleet.Excuse(m)) // a thread may see an error before the process is stopped
 	}
 	mend := func() error {
 		defer func() {
@@ -110,18 +109,18 @@ const (
 	windowTries = 4
 	// windowLimit bounds the time until the restarted follower acknowledges its unsynced entries.
 	windowLimit = 1200 * time.Millisecond
-	// syncDelay is the duration of a sync in the window, in microseconds, longer than all else.
+	// syncDelay is the duration of a sync in the window, in microseconds: longer than everything else.
 	syncDelay = "30000000"
 )
 
-// cutInWindow makes entries that are on a minority's disks and in one more follower's page cache. It
-// kills that follower, lets the follower's next life answer for the entries, and cuts the power.
+// cutInWindow brings entries to the disks of a minority and to one more follower's page cache. It restarts that
+// follower, lets it acknowledge the entries, and cuts the power.
 func (n *Nemesis) cutInWindow(ctx context.Context, s step) (effect, error) {
 	rng := s.Rand()
 	fleet := n.Target.Fleet().(cluster.Tracers)
 	over := make([]func(), 0, len(n.Target.Members()))
 	for _, m := range n.Target.Members() {
-		over = append(over, fleet.Excuse(m)) // the disk seems to hang
+		over = append(over, fleet.Excuse(m)) // its disk seems to hang
 	}
 	defer func() {
 		for _, done := range over {
@@ -137,7 +136,7 @@ func (n *Nemesis) cutInWindow(ctx context.Context, s step) (effect, error) {
 			workload.Sleep(ctx, time.Second)
 			continue
 		}
-		// The leader and the nodes beside it are a minority, and one short of a majority.
+		// The leader and beside are together one short of a majority.
 		beside := minority(members) - 1
 		w = window{
 			n: n, fleet: fleet, leader: leader, beside: members[1 : 1+beside], held: members[1+beside],
@@ -175,15 +174,15 @@ type window struct {
 	n      *Nemesis
 	fleet  cluster.Tracers
 	leader string
-	beside []string // whole, and with the leader a minority
+	beside []string // healthy, and with the leader a minority
 	held   string   // killed between write and sync
-	silent []string // frozen, so that held makes the majority
-	passed int      // the next life's first sync that does not return
+	silent []string // frozen, so that held completes the majority
+	passed int      // the first sync of the restarted process to block
 }
 
 func (w *window) detail() string { return fmt.Sprintf("%s, led by %s", w.held, w.leader) }
 
-// try reports whether the held member's next life answered for the entry.
+// try reports whether the restarted held member acknowledged the entry.
 func (w *window) try(ctx context.Context, rng *rand.Rand) (bool, error) {
 	if err := each(w.silent, w.fleet.Pause); err != nil {
 		return false, err
@@ -225,12 +224,12 @@ func (w *window) try(ctx context.Context, rng *rand.Rand) (bool, error) {
 		return err == nil && p.commit > stuck.commit
 	})
 	if err == nil {
-		workload.Sleep(ctx, time.Duration(20+rng.IntN(80))*time.Millisecond) // clients hear of the commit
+		workload.Sleep(ctx, time.Duration(20+rng.IntN(80))*time.Millisecond) // clients receive the acknowledgement
 	}
 	return err == nil, nil
 }
 
-// holding is the program under which a life has no sync of its log return, from one on.
+// holding is the strace command under which all syncs of a process's log block, from the passed-th on.
 func (w *window) holding() []string {
 	words := []string{
 		"strace", "-D", "-f", "--seccomp-bpf", "-q", "-o", os.DevNull,
@@ -245,7 +244,7 @@ func (w *window) holding() []string {
 	return words
 }
 
-// give takes everything back.
+// give undoes the attempt.
 func (w *window) give() error {
 	if w.held == "" {
 		return nil

@@ -9,14 +9,14 @@ import (
 	"github.com/holdfast/holdfast/jepsen/internal/workload"
 )
 
-// kill ends some members as kill -9 does.
+// kill kills some members (kill -9).
 func kill(count func([]string) int) inject {
 	return func(n *Nemesis, ctx context.Context, s step) (effect, error) {
 		members, leader := n.ordered(ctx, s)
 		voters := len(members)
 		members = members[:count(members)]
 		fleet := n.Target.Fleet()
-		// All are hit at once: the rest must not have time to notice the first.
+		// All are killed at once, before the others can notice.
 		err := atOnce(members, fleet.Kill)
 		e := effect{detail: roles(members, leader), mend: func() error { return each(members, fleet.Start) }}
 		if len(members) <= voters-majority(voters) {
@@ -26,7 +26,7 @@ func kill(count func([]string) int) inject {
 	}
 }
 
-// pause freezes some members.
+// pause freezes some members (SIGSTOP).
 func pause(count func([]string) int) inject {
 	return func(n *Nemesis, ctx context.Context, s step) (effect, error) {
 		members, leader := n.ordered(ctx, s)
@@ -37,7 +37,7 @@ func pause(count func([]string) int) inject {
 	}
 }
 
-// restartAll ends all members in good order at once, and starts them again.
+// restartAll stops all members gracefully at once, and restarts them.
 func (n *Nemesis) restartAll(ctx context.Context, s step) (effect, error) {
 	members, leader := n.ordered(ctx, s)
 	fleet := n.Target.Fleet()
@@ -45,7 +45,7 @@ func (n *Nemesis) restartAll(ctx context.Context, s step) (effect, error) {
 	return effect{detail: roles(members, leader), mend: func() error { return each(members, fleet.Start) }}, err
 }
 
-// restartRolling ends one member after the other in good order, and starts each again.
+// restartRolling restarts one member after the other gracefully.
 func (n *Nemesis) restartRolling(ctx context.Context, s step) (effect, error) {
 	members, leader := n.ordered(ctx, s)
 	fleet := n.Target.Fleet()
@@ -57,8 +57,7 @@ func (n *Nemesis) restartRolling(ctx context.Context, s step) (effect, error) {
 	})
 }
 
-// crashLoop kills some member every 50 to 600 ms, mostly the leader, and starts the member again
-// within a tenth of a second.
+// crashLoop kills a member every 50 to 600 ms, mostly the leader, and restarts it within a tenth of a second.
 func (n *Nemesis) crashLoop(_ context.Context, s step) (effect, error) {
 	fleet, rng := n.Target.Fleet(), s.Rand()
 	members := n.Target.Members()
@@ -85,8 +84,7 @@ func (n *Nemesis) crashLoop(_ context.Context, s step) (effect, error) {
 	return e, nil
 }
 
-// strobe stops and continues the leader in quick turns around the lease. A new leader is the next
-// to be stopped.
+// strobe pauses and resumes the leader in periods near its lease. After an election the new leader is next.
 func (n *Nemesis) strobe(_ context.Context, s step) (effect, error) {
 	turns := []struct{ stopped, running time.Duration }{{100, 50}, {300, 50}, {380, 10}, {50, 50}, {450, 20}}
 	fleet, rng := n.Target.Fleet(), s.Rand()
@@ -115,7 +113,7 @@ func (n *Nemesis) strobe(_ context.Context, s step) (effect, error) {
 	return e, nil
 }
 
-// again does something over and over until the effect is mended, or do fails.
+// again calls do in a loop until the effect is mended or do fails.
 func (n *Nemesis) again(do func(context.Context) error) effect {
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -134,7 +132,7 @@ func (n *Nemesis) again(do func(context.Context) error) effect {
 	}}
 }
 
-// atOnce does something to several members at the same time; the error is the first.
+// atOnce calls do for several members concurrently, and returns the first error.
 func atOnce(members []string, do func(string) error) error {
 	errs := make(chan error)
 	for _, m := range members {

@@ -13,19 +13,19 @@ import (
 )
 
 const (
-	// awayFor is how long a follower is away while clients write: longer than the log behind a snapshot.
+	// awayFor is how long a follower is away while clients write: longer than the log that a snapshot keeps.
 	awayFor = 1500 * time.Millisecond
-	// quietLimit bounds the wait for a log that does not grow: leases of the workloads end in it, and places in line.
+	// quietLimit bounds the wait until the log stops growing: leases and waits of the workloads expire within it.
 	quietLimit = 18 * time.Second
-	// stillFor is how long a quiet log stands still: longer than the time between two stamps of the leader.
+	// stillFor is how long a quiet log must not grow: longer than the interval of the leader's stamps.
 	stillFor = 1300 * time.Millisecond
-	// stepLimit bounds each step that should take a moment.
+	// stepLimit bounds each step, which should take a moment.
 	stepLimit = 5 * time.Second
-	// followLimit is how long a follower may take to follow a new leader.
+	// followLimit bounds the time until a follower follows a new leader.
 	followLimit = 8 * time.Second
 )
 
-// position is where a member's log stands.
+// position is the last and the committed index of a member's log.
 type position struct{ last, commit int64 }
 
 func (n *Nemesis) position(ctx context.Context, m string) (position, error) {
@@ -37,7 +37,7 @@ func (n *Nemesis) position(ctx context.Context, m string) (position, error) {
 	return p, err
 }
 
-// caughtUp waits until a member's log has all that is committed now.
+// caughtUp waits until a member's log has every entry that was committed at the call.
 func (n *Nemesis) caughtUp(ctx context.Context, m, leader string) error {
 	now, err := n.position(ctx, leader)
 	if err != nil {
@@ -49,9 +49,9 @@ func (n *Nemesis) caughtUp(ctx context.Context, m, leader string) error {
 	})
 }
 
-// loseTail lets a follower return by a snapshot, hands it an entry that no other member keeps, and
-// loses the leader. The next leader's log ends where that follower's snapshot does. The follower
-// must be able to follow. Clients are cut off meanwhile: their writes would hide the gap.
+// loseTail lets a follower return by a snapshot, gives it an entry that no other member keeps, and kills the leader.
+// The next leader's log ends at that follower's snapshot index, and the follower must be able to follow it. Clients are
+// cut off meanwhile, since their writes would hide the gap.
 func (n *Nemesis) loseTail(ctx context.Context, s step) (effect, error) {
 	fleet := n.Target.Fleet()
 	var overs []func()
@@ -80,7 +80,7 @@ func (n *Nemesis) loseTail(ctx context.Context, s step) (effect, error) {
 	return effect{detail: detail, mend: mend}, err
 }
 
-// tail brings the entry about. The returned function loses the leader and sees whether the follower follows.
+// tail creates that entry. The returned function kills the leader and checks that the follower follows.
 func (n *Nemesis) tail(ctx context.Context, returned, leader string, others []string) (func() error, error) {
 	fleet := n.Target.Fleet()
 	if err := fleet.Kill(returned); err != nil {
@@ -91,7 +91,8 @@ func (n *Nemesis) tail(ctx context.Context, returned, leader string, others []st
 		return nil, err
 	}
 	for _, m := range append([]string{leader}, others...) {
-		// Sessions of native locks live with connections, and write as they do: nodes do not know that clients are cut off.
+		// Sessions of native locks end with their connections, which nodes must be told of: they cannot detect that
+		// clients are cut off.
 		_, _ = n.Target.Debug(ctx, m, "CLIENT", "KILL", "TYPE", "normal")
 	}
 	end, err := n.still(ctx, append([]string{leader}, others...))
@@ -99,7 +100,7 @@ func (n *Nemesis) tail(ctx context.Context, returned, leader string, others []st
 		return nil, err
 	}
 	for _, m := range append([]string{leader}, others...) {
-		// A member that has nothing new has a snapshot at the end already.
+		// A member without new entries already has a snapshot of its whole log.
 		_, _ = n.Target.Debug(ctx, m, "DEBUG", "SNAPSHOT")
 	}
 	if err := fleet.Start(returned); err != nil {
@@ -120,7 +121,7 @@ func (n *Nemesis) tail(ctx context.Context, returned, leader string, others []st
 		return nil, err
 	}
 	if small {
-		// The two that are left are a majority: the follower must not be counted.
+		// The leader and the follower are a majority: without the leader's disk the entry is not committed.
 		if err := n.hook(ctx, leader, "DISK", "HANG"); err != nil {
 			return nil, err
 		}
@@ -142,7 +143,7 @@ func (n *Nemesis) loseLeader(ctx context.Context, returned, leader string, other
 	}
 	starting := others
 	if small {
-		starting = append([]string{leader}, others...) // the leader did not keep the entry
+		starting = append([]string{leader}, others...) // the leader lost the entry
 	}
 	if err := each(starting, fleet.Start); err != nil {
 		return err
@@ -179,7 +180,7 @@ func (n *Nemesis) loseLeader(ctx context.Context, returned, leader string, other
 	return nil
 }
 
-// clientsOff are the links that let clients reach nodes.
+// clientsOff cuts clients off from all nodes.
 func (n *Nemesis) clientsOff() []network.Link {
 	var links []network.Link
 	for _, from := range n.Target.Members() {
@@ -190,7 +191,7 @@ func (n *Nemesis) clientsOff() []network.Link {
 	return links
 }
 
-// still waits until the logs of members do not grow, and returns where they end.
+// still waits until the members' logs stop growing, and returns their last index.
 func (n *Nemesis) still(ctx context.Context, members []string) (int64, error) {
 	var end int64
 	since := time.Now()
@@ -209,7 +210,7 @@ func (n *Nemesis) still(ctx context.Context, members []string) (int64, error) {
 	return end, err
 }
 
-// until looks again and again whether something is so.
+// until polls a condition within a limit.
 func (n *Nemesis) until(ctx context.Context, limit time.Duration, what string, so func() bool) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

@@ -13,7 +13,8 @@ import (
 )
 
 const (
-	// witnesses is the number of clients that write besides the workloads, which may have no write in the lost entry.
+	// witnesses is the number of clients that write beside the workloads, since the lost entry may have no write of a
+	// workload.
 	witnesses = 8
 	// witnessTimeout bounds a witness's wait for a reply.
 	witnessTimeout = 5 * time.Second
@@ -29,7 +30,7 @@ type witness struct {
 	acked []string
 }
 
-// witness starts clients that write new keys through a member until they are told to end.
+// witness starts clients that write new keys through a member until [witness.end].
 func (n *Nemesis) witness(member string) *witness {
 	ctx, stop := context.WithCancel(context.Background())
 	w := &witness{n: n, stop: stop}
@@ -42,7 +43,7 @@ func (n *Nemesis) witness(member string) *witness {
 
 func (w *witness) write(ctx context.Context, member string, i int, prefix string) {
 	nc, err := w.n.Target.Dial(ctx, i%w.n.Target.Sides(), member)
-	for err != nil { // the member is starting, or cut off
+	for err != nil { // the member is starting or cut off
 		if !workload.Sleep(ctx, 5*time.Millisecond) {
 			return
 		}
@@ -61,7 +62,7 @@ func (w *witness) write(ctx context.Context, member string, i int, prefix string
 	}
 }
 
-// end ends the clients. Requires: their member has ended, or answers.
+// end stops the clients. Requires: their member has ended or answers.
 func (w *witness) end() {
 	w.stop()
 	w.wg.Wait()
@@ -74,10 +75,10 @@ func (w *witness) count() int {
 	return len(w.acked)
 }
 
-// atATime is how many keys a witness looks at with one command.
+// atATime is the number of keys that a witness reads with one command.
 const atATime = 200
 
-// judge checks that all acknowledged keys exist, and deletes them.
+// judge checks that all acknowledged keys exist, then deletes them.
 func (w *witness) judge(ctx context.Context) {
 	for keys := range slices.Chunk(w.acked, atATime) {
 		var missing []string
@@ -97,7 +98,7 @@ func (w *witness) judge(ctx context.Context) {
 			}
 			return true
 		}); err != nil {
-			return // a silent service is found elsewhere
+			return // an unavailable service is reported elsewhere
 		}
 		for _, key := range missing {
 			w.n.find("lost: SET %s was answered with OK before the fault, and is not there", key)
@@ -106,7 +107,7 @@ func (w *witness) judge(ctx context.Context) {
 	}
 }
 
-// forget deletes keys, if that is possible now.
+// forget deletes keys, without retrying.
 func (n *Nemesis) forget(ctx context.Context, keys []string) {
 	_ = n.until(ctx, stepLimit, "the keys are deleted", func() bool {
 		leader, known := n.Target.Leader(ctx)

@@ -1,5 +1,3 @@
-// The namespaces and the tools exist on Linux only: kernel_other.go says so elsewhere.
-
 package network
 
 import (
@@ -15,25 +13,24 @@ import (
 	"syscall"
 )
 
-// insideEnv marks the process that runs in namespaces of its own.
+// insideEnv marks the process that Reenter starts.
 const insideEnv = "HOLDFAST_JEPSEN_INSIDE"
 
-// The addresses of the net: nodes from .11, clients from .111, the harness itself at .254.
+// The addresses of the network: nodes from .11, clients from .111, the harness at .254.
 const (
 	subnet  = "10.77.0."
 	harness = subnet + "254"
 	bridge  = "jepsen0"
 )
 
-// ports are the same on every node, as each node has an address.
+// ports are the same on every node, since each node has its own address.
 var ports = map[string]int{"client": 6379, "peer": 7379, "peer2": 7380, "sentinel": 26379}
 
-// Kernel is a bridge with a namespace for each node.
+// Kernel is a bridge with a network namespace for each node.
 type Kernel struct{ nodes []string }
 
-// Reenter runs this program again, in a network and a mount namespace of its own, where it
-// may build bridges and cut wires without touching the machine's. entered is false
-// when this process is the inner process already. code is the inner process's exit code.
+// Reenter runs this program again in its own network and mount namespaces, in which it may build bridges without
+// touching the machine's. entered is false in that inner process; code is the inner process's exit code.
 func Reenter() (entered bool, code int, err error) {
 	if Inside() {
 		return false, 0, nil
@@ -60,10 +57,10 @@ func Reenter() (entered bool, code int, err error) {
 	return true, 0, err
 }
 
-// Inside reports whether this process runs in namespaces of its own.
+// Inside reports whether this is the process that [Reenter] started.
 func Inside() bool { return os.Getenv(insideEnv) != "" }
 
-// CanUseKernel reports why a kernel net is not possible; nil when there is no reason.
+// CanUseKernel returns why a kernel network is impossible, or nil.
 func CanUseKernel() error {
 	if os.Geteuid() != 0 {
 		return errors.New("not root")
@@ -76,12 +73,12 @@ func CanUseKernel() error {
 	return nil
 }
 
-// NewKernel builds the net. Requires: [Reenter] started the process.
+// NewKernel builds the network. Requires: [Reenter] started the process.
 func NewKernel(n int) (*Kernel, error) {
 	if !Inside() {
 		return nil, errors.New("build net: not in namespaces of its own")
 	}
-	// "ip netns" keeps its names in /run: give it a /run that no other process sees.
+	// "ip netns" keeps its names in /run, so the process gets a private one.
 	if err := syscall.Mount("tmpfs", "/run", "tmpfs", 0, ""); err != nil {
 		return nil, fmt.Errorf("mount a private /run: %w", err)
 	}
@@ -115,7 +112,7 @@ func NewKernel(n int) (*Kernel, error) {
 // Kind implements [Network].
 func (k *Kernel) Kind() string { return "kernel" }
 
-// address is a place's address: "n1" or "c1".
+// address returns the address of a place, such as n1 or c1.
 func (k *Kernel) address(place string) string {
 	i, _ := strconv.Atoi(place[1:])
 	if place[0] == 'c' {
@@ -147,8 +144,8 @@ func (k *Kernel) Dial(ctx context.Context, from, node, purpose string) (net.Conn
 	return d.DialContext(ctx, "tcp", k.Listen(node, purpose))
 }
 
-// Set implements [Network]: one table of rules for each node, replaced in one go. What reaches a node is
-// dropped on arrival; what a node sends to clients is dropped on its way out.
+// Set implements [Network]: it replaces the rules of each node atomically. Packets to a node are dropped on arrival,
+// packets to its clients on departure.
 func (k *Kernel) Set(s State) error {
 	for _, node := range k.nodes {
 		rules := []string{"*filter", ":INPUT ACCEPT [0:0]", ":FORWARD ACCEPT [0:0]", ":OUTPUT ACCEPT [0:0]"}
@@ -189,7 +186,7 @@ func (k *Kernel) Set(s State) error {
 			}
 		}
 		if len(s.Large) > 0 {
-			// Otherwise several packets of a connection pass the rules as one.
+			// Without this, several packets of a connection pass the rules as one.
 			if out, err := exec.Command("ip", "-n", node, "link", "set", "eth0", "gso_max_segs",
 				"1").CombinedOutput(); err != nil {
 				return fmt.Errorf("hold packets of %s apart: %w: %s", node, err, out)
@@ -205,5 +202,5 @@ func (k *Kernel) Set(s State) error {
 	return nil
 }
 
-// Close implements [Network]: the namespaces end with the processes in them.
+// Close implements [Network]: the namespaces end with their processes.
 func (k *Kernel) Close() error { return nil }

@@ -4,17 +4,17 @@ package network
 
 import "errors"
 
-// errNotLinux is why there is no kernel net here.
+// errNotLinux is the reason why there is no kernel network.
 var errNotLinux = errors.New("network namespaces exist on Linux only: use --net proxies")
 
-// CanUseKernel reports why a kernel net is not possible.
+// CanUseKernel returns why a kernel network is impossible.
 func CanUseKernel() error { return errNotLinux }
 
-// Reenter does nothing here: there are no namespaces to enter.
+// Reenter does nothing: there are no namespaces.
 func Reenter() (entered bool, code int, err error) { return false, 0, nil }
 
-// NewKernel builds no net here.
+// NewKernel fails: there are no namespaces.
 func NewKernel(int) (Network, error) { return nil, errNotLinux }
 
-// Inside is false here.
+// Inside is always false.
 func Inside() bool { return false }

@@ -1,13 +1,12 @@
-// Package network is the net between nodes and clients, and its cuts.
+// Package network is the network between nodes and clients, with its faults.
 //
-// There are two: [Kernel] gives each node a network namespace of its own and cuts with
-// iptables, so that what is lost is lost as packets are lost; this needs root, and lives in a
-// namespace that the program made for itself: nothing of the machine's own network is
-// touched, and nothing stays behind. [Proxies] needs no rights: every ordered pair goes through a
-// TCP proxy that can cut (by silence or by reset), delay and hold back each direction.
+// There are two implementations. [Kernel] gives each node a network namespace and cuts with iptables, so that packets
+// are really lost. It needs root, and uses a namespace of its own: the machine's network is not touched, and nothing is
+// left behind. [Proxies] needs no rights: the traffic of each ordered pair of places passes a TCP proxy, which can cut
+// (in silence or by reset), delay and hold back each direction.
 //
-// It promises: [Network.Set] replaces the whole state of the net, so that a heal is the empty
-// state; a cut of from → to stops what travels in that direction and nothing else.
+// It promises: [Network.Set] replaces the whole state of the network, so that the empty state heals it; a cut of from →
+// to stops the traffic in that direction and no other.
 //
 // A place is a node ("n1") or the clients beside a node ("c1"). Start reading at [Network].
 package network
@@ -23,57 +22,55 @@ import (
 // Link is one direction between two places.
 type Link struct{ From, To string }
 
-// State is what is wrong with the net. The zero State is a whole net.
+// State is the set of active network faults; the zero State has none.
 type State struct {
-	// Cut links let nothing through.
+	// Cut lists links that pass no traffic.
 	Cut []Link
 	// Loss is the share of packets lost on every link between nodes (kernel only).
 	Loss float64
-	// Delay is added to everything between nodes (proxies only).
+	// Delay is added to all traffic between nodes (proxies only).
 	Delay time.Duration
-	// Large are links on which packets of more than [LargeBytes] bytes are lost, and small ones pass (not proxies).
+	// Large lists links that lose packets larger than [LargeBytes] (not proxies).
 	Large []Link
-	// Refuse are nodes whose peer port answers new connections with a reset, as a firewall does.
-	// Established connections go on (kernel only).
+	// Refuse lists nodes whose peer port resets new connections, as a firewall does. Established connections are kept
+	// (kernel only).
 	Refuse []string
-	// Reset makes a cut end connections instead of being silent.
+	// Reset makes cuts reset connections instead of dropping traffic in silence.
 	Reset bool
 }
 
-// LargeBytes is how long a packet is at least that [State.Large] loses. Nodes go down to packets of 576 bytes and a
-// little.
+// LargeBytes is the smallest packet size, in bytes, that [State.Large] loses. Nodes reduce their packets to slightly
+// more than 576 bytes.
 const LargeBytes = 600
 
-// Ports are those that every node listens on.
+// Ports are the ports of every node.
 type Ports struct{ Client, Peer, Sentinel int }
 
-// Network is the net of a run.
+// Network is the network of a run.
 type Network interface {
 	// Kind is "kernel" or "proxies".
 	Kind() string
-	// Listen is where the node's process listens for a purpose ("client", "peer", "sentinel", or "peer2" when
-	// the node has moved).
+	// Listen is the listen address of a node for a purpose: "client", "peer", "sentinel", or "peer2" after a move.
 	Listen(node, purpose string) string
-	// Reach is where one place finds another. In a kernel net the answer is the same from everywhere.
+	// Reach is the address at which one place reaches another. In a kernel network it is the same from everywhere.
 	Reach(from, node, purpose string) string
-	// Command prepares a process in the node's place.
+	// Command prepares a process in the node's namespace.
 	Command(node, program string, args ...string) *exec.Cmd
-	// Dial connects from a place: the clients beside a node, or "" for the harness itself, which
-	// is never cut off.
+	// Dial connects from a place: the clients beside a node, or "" for the harness, which is never cut off.
 	Dial(ctx context.Context, from, node, purpose string) (net.Conn, error)
-	// Set makes the net be in a state.
+	// Set sets the active faults.
 	Set(State) error
-	// Close ends the net.
+	// Close ends the network.
 	Close() error
 }
 
-// NodeName is the name of the i-th node, counted from 0.
+// NodeName returns the name of node i, counted from 0.
 func NodeName(i int) string { return fmt.Sprintf("n%d", i+1) }
 
-// ClientsOf is the place of the clients beside a node.
+// ClientsOf returns the place of the clients beside a node.
 func ClientsOf(node string) string { return "c" + node[1:] }
 
-// Nodes are the names of n nodes.
+// Nodes returns the names of n nodes.
 func Nodes(n int) []string {
 	names := make([]string, n)
 	for i := range names {

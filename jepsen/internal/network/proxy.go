@@ -15,14 +15,14 @@ import (
 	"github.com/holdfast/holdfast/protocol/fleet"
 )
 
-// Proxies is a net of TCP proxies on loopback: a proxy for every ordered pair of places and purpose.
+// Proxies is a network of TCP proxies on loopback, one for each purpose and ordered pair of places.
 type Proxies struct {
-	listen map[string]string // by node and purpose: where the process itself listens
+	listen map[string]string // the process's own listen address, by node and purpose
 
 	mu      sync.Mutex
 	proxies map[proxyKey]*proxy
 	state   State
-	// changed is closed and replaced when the state changes.
+	// changed is closed and replaced whenever the state changes.
 	changed chan struct{}
 	ctx     context.Context
 	stop    context.CancelFunc
@@ -31,7 +31,7 @@ type Proxies struct {
 
 type proxyKey struct{ from, to, purpose string }
 
-// proxy carries what from sends to the node to, and the answers.
+// proxy forwards connections from one place to a node, and the replies.
 type proxy struct {
 	key    proxyKey
 	ln     net.Listener
@@ -41,7 +41,7 @@ type proxy struct {
 	conns map[net.Conn]bool
 }
 
-// NewProxies chooses free ports for n nodes and starts the proxies between all places.
+// NewProxies chooses free ports for n nodes and starts all proxies.
 func NewProxies(n int, purposes ...string) (*Proxies, error) {
 	addrs, err := fleet.Reserve(n * len(purposes))
 	if err != nil {
@@ -128,7 +128,7 @@ func (p *Proxies) Set(s State) error {
 
 func (s State) cuts(from, to string) bool { return slices.Contains(s.Cut, Link{from, to}) }
 
-// way returns the present state of a direction, and a channel that is closed when it may have changed.
+// way returns the state of a direction, and a channel that is closed when it may have changed.
 func (p *Proxies) way(from, to string) (cut, reset bool, delay time.Duration, changed chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -152,8 +152,8 @@ func (p *Proxies) accept(x *proxy) {
 	}
 }
 
-// carry takes one connection through. While the way there is cut, the connection is not made: the
-// first bytes wait, as unanswered packets would.
+// carry forwards one connection. While the direction is cut, the proxy does not connect and holds back the first bytes,
+// like unanswered packets.
 func (p *Proxies) carry(x *proxy, in net.Conn) {
 	defer x.drop(in)
 	if !p.await(x.key.from, x.key.to) {
@@ -182,7 +182,7 @@ func (p *Proxies) carry(x *proxy, in net.Conn) {
 	<-done
 }
 
-// await waits while a direction is cut in silence; false: the direction is cut by reset, or the net ends.
+// await waits while a direction is cut in silence; false means that it is cut by reset, or that the network ends.
 func (p *Proxies) await(from, to string) bool {
 	for {
 		cut, reset, _, changed := p.way(from, to)
@@ -200,8 +200,8 @@ func (p *Proxies) await(from, to string) bool {
 	}
 }
 
-// pump copies one direction. What was read before a cut is held back and
-// goes on after the cut, as a sender's kernel would send it again.
+// pump copies one direction. Data read before a cut is forwarded after the cut, as a sender's kernel would send it
+// again.
 func (p *Proxies) pump(dst io.Writer, src io.Reader, from, to string) {
 	buf := make([]byte, 32<<10)
 	for {
@@ -255,7 +255,7 @@ func (x *proxy) drop(c net.Conn) {
 	delete(x.conns, c)
 }
 
-// closeAll ends the connections that there are.
+// closeAll closes the existing connections.
 func (x *proxy) closeAll() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -264,7 +264,7 @@ func (x *proxy) closeAll() {
 	}
 }
 
-// close ends the connections and takes no more.
+// close closes the connections and accepts no more.
 func (x *proxy) close() {
 	x.closeAll()
 	x.mu.Lock()

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// echo answers every line with itself, at a node's own address.
+// echo answers every line with itself, at a node's listen address.
 func echo(t *testing.T, addr string) {
 	t.Helper()
 	ln, err := net.Listen("tcp", addr)
@@ -56,7 +56,7 @@ func say(t *testing.T, c net.Conn, r *bufio.Reader, line string) {
 	require.Equal(t, line+"\n", got)
 }
 
-// silent checks that nothing comes for a moment.
+// silent checks that nothing arrives for a moment.
 func silent(t *testing.T, c net.Conn, r *bufio.Reader) {
 	t.Helper()
 	require.NoError(t, c.SetReadDeadline(time.Now().Add(50*time.Millisecond)))

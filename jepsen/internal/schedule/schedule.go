@@ -1,11 +1,10 @@
-// Package schedule decides what is broken when.
+// Package schedule draws the times and parameters of faults.
 //
-// It promises: the same seed and the same [Options] give the same schedule, on every machine. What a
-// schedule cannot know (which node leads when a fault strikes) is written as a role
-// and found out then; everything else, down to which node is whose neighbour in a ring, is drawn here.
+// It promises: the same seed and [Options] give the same schedule on every machine. Only what depends on the run, such
+// as the leader when a fault begins, is written as a role and resolved then; everything else, down to the neighbours in
+// a ring, is drawn here.
 //
-// A schedule breaks nothing, and knows no fault: package nemesis has the table of faults. Start
-// reading at [Generate].
+// The faults themselves are in package nemesis. Start reading at [Generate].
 package schedule
 
 import (
@@ -18,10 +17,9 @@ import (
 	"github.com/holdfast/holdfast/jepsen/internal/history"
 )
 
-// Lane is what a fault takes hold of. Two faults of one lane never overlap.
+// Lane is the part of the system that a fault affects. Two faults of one lane never overlap.
 type Lane uint8
 
-// The lanes.
 const (
 	Net Lane = iota
 	Process
@@ -30,45 +28,45 @@ const (
 	Raft
 	Clients
 	Members
-	// Lanes is their number.
+	// Lanes is the number of lanes.
 	Lanes
 )
 
-// Kind is a fault as a schedule sees it. Package nemesis has the table of all.
+// Kind is a kind of fault as a schedule sees it. Package nemesis has the table of all.
 type Kind struct {
 	Name string
 	Lane Lane
 	history.Nature
-	// Alone: the fault takes hold of everything, so nothing is broken beside it.
+	// Alone: the fault affects everything, so no other is active beside it.
 	Alone bool
-	// Ends: the fault ends processes for good, so it takes the lane of processes beside its own.
+	// Ends: the fault ends processes for good, so it takes the lane of processes besides its own.
 	Ends bool
-	// Min and Max bound how long a fault lasts; both 0: over at once.
+	// Min and Max bound the duration of a fault; both are 0 for an instantaneous one.
 	Min, Max time.Duration
-	// Draw draws what a step needs beside a time and an order of nodes; nil: nothing.
+	// Draw draws a step's further parameters, if not nil.
 	Draw    func(*rand.Rand, *Step)
 	Summary string
 }
 
-// Hostile is the group of faults that are no accidents; "mixed" leaves the group out.
+// Hostile is the group of deliberate attacks, which "mixed" excludes.
 const Hostile = "hostile"
 
 // Step is a fault of a schedule.
 type Step struct {
-	At    time.Duration `json:"at"` // since the run began
+	At    time.Duration `json:"at"` // since the start of the run
 	For   time.Duration `json:"for"`
 	Fault string        `json:"fault"`
-	// Order is the nodes in the order this fault takes them.
+	// Order is the order in which this fault takes the nodes.
 	Order []int `json:"order"`
-	// Clients are cut off with their nodes; otherwise clients reach all nodes.
+	// Clients: clients are cut off with their nodes; otherwise they reach all nodes.
 	Clients bool `json:"clients,omitempty"`
-	// Reset: cuts end connections instead of being silent.
+	// Reset: cuts reset connections instead of dropping traffic in silence.
 	Reset bool `json:"reset,omitempty"`
-	// Size is how bad the fault is, in the fault's own unit.
+	// Size is the severity of the fault, in the fault's own unit.
 	Size int64 `json:"size,omitempty"`
 }
 
-// String is the step as a line.
+// String returns the step as a line.
 func (s Step) String() string {
 	line := fmt.Sprintf("%8s +%-7s %-17s order %v", s.At.Round(time.Millisecond), s.For.Round(time.Millisecond), s.Fault,
 		s.Order)
@@ -84,7 +82,7 @@ func (s Step) String() string {
 	return line
 }
 
-// Rand is the source of what a fault draws while under way.
+// Rand is the source of the draws that a fault makes while active.
 func (s Step) Rand() *rand.Rand { return rand.New(rand.NewPCG(uint64(s.At), uint64(s.For))) }
 
 // Options bound a schedule.
@@ -92,17 +90,17 @@ type Options struct {
 	Seed  uint64
 	Nodes int
 	Time  time.Duration
-	// Faults are the kinds to draw from.
+	// Faults are the kinds of which to draw.
 	Faults []Kind
-	// Between is the longest time from one episode to the next; 0: 5 s. It is at least 1.5 s.
+	// Between is the maximum time from one episode to the next, at least 1.5 s; 0 means 5 s.
 	Between time.Duration
 }
 
-// quiet is the time at both ends of a run in which nothing is broken.
+// quiet is the time without faults at both ends of a run.
 const quiet = 3 * time.Second
 
-// Select turns what --nemesis says (names of kinds, groups, "mixed", "all" or "none") into kinds, of those that
-// are supported. mixed is all but hostile clients.
+// Select returns the supported kinds that --nemesis names: kinds, groups, "mixed" (all but hostile clients), "all" or
+// "none".
 func Select(kinds []Kind, list string, supported []string) ([]Kind, error) {
 	var chosen []Kind
 	for word := range strings.SplitSeq(list, ",") {
@@ -135,12 +133,12 @@ func (k Kind) called(word string) bool {
 	return word == k.Name || word == k.Group || word == "all" || (word == "mixed" && k.Group != Hostile)
 }
 
-// Has reports whether a kind is among others.
+// Has reports whether kinds contains a name.
 func Has(kinds []Kind, name string) bool {
 	return slices.ContainsFunc(kinds, func(k Kind) bool { return k.Name == name })
 }
 
-// Drift is the worst of the kinds'.
+// Drift returns the maximum drift of the kinds.
 func Drift(kinds []Kind) float64 {
 	worst := 0.0
 	for _, k := range kinds {
@@ -149,10 +147,9 @@ func Drift(kinds []Kind) float64 {
 	return worst
 }
 
-// Generate draws a schedule: episodes of a fault, or of two from different lanes, with
-// quiet between them in which the service must recover. Every kind comes once before any
-// comes again, so a few minutes have all of them. A kind that may take more than a quarter of
-// the run is left out, unless there are no others.
+// Generate draws a schedule: episodes of one fault, or of two in different lanes, separated by quiet times in which the
+// service must recover. All kinds come once before any is repeated, so that a few minutes contain all of them. A kind
+// that may take more than a quarter of the run is left out, unless there are no others.
 func Generate(o Options) []Step {
 	rng := rand.New(rand.NewPCG(o.Seed, 0x5c4ed01e))
 	d := deck{rng: rng}
@@ -183,7 +180,7 @@ func Generate(o Options) []Step {
 		steps = append(steps, step)
 		beside := 0.3
 		if k.Lane == Members {
-			beside = 0.8 // a change of the members is nothing by itself
+			beside = 0.8 // a change of the members alone is no test
 		}
 		if rng.Float64() < beside && step.For > 0 && !k.Alone {
 			from := at + between(rng, 0, step.For)
@@ -201,13 +198,13 @@ func Generate(o Options) []Step {
 	}
 }
 
-// deck is kinds in an order drawn anew when all are dealt.
+// deck deals kinds in an order that is drawn anew when all are dealt.
 type deck struct {
 	rng       *rand.Rand
 	all, rest []Kind
 }
 
-// draw deals the next kind that will do, if the deck has any.
+// draw deals the next kind that fits, if there is one.
 func (d *deck) draw(fits func(Kind) bool) (Kind, bool) {
 	if len(d.rest) == 0 {
 		d.rest = slices.Clone(d.all)

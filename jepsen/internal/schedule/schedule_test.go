@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// kinds are of three lanes, one of them alone, one for a minute.
+// kinds are of three lanes; one is alone, one takes a minute.
 func kinds() []Kind {
 	var kinds []Kind
 	for i := range 40 {

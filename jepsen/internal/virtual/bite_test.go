@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast/holdfast/jepsen/internal/wire"
 )
 
-// set writes through a node, as a client beside it.
+// set writes a key through a node, as a client of a side.
 func set(t *testing.T, tgt target, side int, timeout time.Duration) wire.Reply {
 	t.Helper()
 	nc, err := tgt.service.Dial(t.Context(), side, tgt.places[side])
@@ -21,7 +21,7 @@ func set(t *testing.T, tgt target, side int, timeout time.Duration) wire.Reply {
 	return conn.Do("SET", "k", "v")
 }
 
-// A leader whose disk hangs ends, and the others go on. That is a finding, unless a fault excuses it.
+// A leader whose disk hangs ends, while the others continue. That is a finding unless a fault excuses it.
 func TestHangingDiskEndsANode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tgt := target{service{newWorld(t, worldOptions{nodes: 3})}}
@@ -54,7 +54,7 @@ func TestHangingDiskEndsANode(t *testing.T) {
 	})
 }
 
-// Nothing gets to a paused node or from it, until it goes on.
+// A paused node neither receives nor sends anything until it is resumed.
 func TestPausedNodeAnswersLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tgt := target{service{newWorld(t, worldOptions{nodes: 3})}}

@@ -24,9 +24,9 @@ import (
 )
 
 const (
-	// churnEnv says how much virtual time the churn lasts, such as "4h".
+	// churnEnv is the virtual duration of the churn, such as "4h".
 	churnEnv = "HOLDFAST_JEPSEN_CHURN"
-	// shift is how long the same clients go on. Then all hang up, and others come.
+	// shift is the duration after which all clients disconnect and new ones connect.
 	shift = 2 * time.Minute
 	// quietTime is longer than any lease, wait, delay and session of the workloads.
 	quietTime = 40 * time.Second
@@ -35,7 +35,7 @@ const (
 	nativeLocks = "native,nativequeue,nativeall,nativesession"
 )
 
-// churn is clients of native locks that come and go for hours, while everything breaks and is mended.
+// churn has clients of native locks that come and go for hours under all kinds of faults.
 type churn struct {
 	driven
 	world    *world
@@ -44,8 +44,8 @@ type churn struct {
 	faults   []schedule.Kind
 }
 
-// After hours of clients that come and go, of kills and of partitions, a quiet minute leaves no key, no hold, no
-// waiter and no session on any node.
+// After hours of clients that come and go, of kills and of partitions, no node has a key, hold, waiter or session left
+// a quiet minute later.
 func TestNothingIsLeftAfterChurn(t *testing.T) {
 	protocoltest.SkipShort(t, "a long simulation")
 	length := shift
@@ -104,7 +104,7 @@ func (c *churn) run(t *testing.T) {
 	}
 }
 
-// shift is new clients and new faults.
+// shift runs new clients under new faults.
 func (c *churn) shift(ctx context.Context, n uint64) {
 	seed := c.o.seed<<16 + n
 	c.settings.Seed = seed
@@ -123,10 +123,10 @@ func (c *churn) shift(ctx context.Context, n uint64) {
 	<-done
 }
 
-// leftFields are what INFO counts of native locks now.
+// leftFields are INFO's counts of native locks.
 var leftFields = []string{"lock_keys", "lock_holds", "lock_waiters", "lock_sessions", "lock_sessions_kept"}
 
-// left is what a node shows of native locks: nothing, if nothing is left.
+// left lists what remains of native locks on a node.
 func left(ctx context.Context, t *testing.T, tgt target, node string) (found []string) {
 	t.Helper()
 	conn, err := tgt.dial(ctx, node)

@@ -24,9 +24,9 @@ func TestServesWithinTenElectionTimeouts(t *testing.T) {
 	require.Equal(t, 10*replica.DefaultElectionTimeout, nemesis.ServesWithin)
 }
 
-// TestVoterThatKnowsNoOtherThatIsUp was off while two joined, and all whom it knows are lost then. The two that joined
-// tell it of the members as soon as they have lost their leader, or at their next check, so that this takes little longer
-// than any election.
+// TestVoterThatKnowsNoOtherThatIsUp: a voter is off while two nodes join, and all members that it knows are lost. The
+// new ones tell it of the members once they have lost their leader, or at their next check, so an election takes little
+// longer than usual.
 func TestVoterThatKnowsNoOtherThatIsUp(t *testing.T) {
 	protocoltest.SkipShort(t, "simulations")
 	for back, within := range map[time.Duration]int{0: 4, 5 * time.Second: 6} {
@@ -54,7 +54,7 @@ func TestVoterThatKnowsNoOtherThatIsUp(t *testing.T) {
 	}
 }
 
-// TestStandStillIsFound: of a cluster that grants nothing for some seconds when all faults have ceased.
+// TestStandStillIsFound: a cluster that grants nothing for seconds after all faults is a finding.
 func TestStandStillIsFound(t *testing.T) {
 	const length = 10 * time.Second
 	var begun time.Time
@@ -74,7 +74,8 @@ func TestStandStillIsFound(t *testing.T) {
 	require.True(t, d.invalid("liveness"))
 }
 
-// TestLastKilledStaysDead for the epilogue, which can lose no other of three then.
+// TestLastKilledStaysDead: a member that the last fault killed stays dead in the epilogue, which can spare no other of
+// three.
 func TestLastKilledStaysDead(t *testing.T) {
 	d := drive(t, runOptions{
 		workload: "register", nemesis: "kill-minority", nodes: 3, seed: 1, time: 15 * time.Second, light: true,
@@ -83,12 +84,12 @@ func TestLastKilledStaysDead(t *testing.T) {
 	require.GreaterOrEqual(t, d.h.Faults[len(d.h.Faults)-1].Stop, int64(15*time.Second))
 }
 
-// judged is how often the cluster had to serve.
+// judged returns how often the cluster had to serve.
 func (d *driven) judged() int {
 	return d.others[slices.IndexFunc(d.others, func(r checker.Result) bool { return r.Name == "liveness" })].Looked
 }
 
-// TestMemberThatCannotLeadIsFound, whatever else serves.
+// TestMemberThatCannotLeadIsFound: it is a finding even if the others serve.
 func TestMemberThatCannotLeadIsFound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		replicatest.Seed(t, 1)
@@ -103,7 +104,7 @@ func TestMemberThatCannotLeadIsFound(t *testing.T) {
 	})
 }
 
-// follower is a cluster with a member that never leads.
+// follower is a target with a member that never leads.
 type follower struct {
 	target
 	place string

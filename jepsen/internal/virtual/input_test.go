@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast/holdfast/server/servertest"
 )
 
-// requireRedisErrors asks for what Redis 7.0 answers with these errors; the tests of
-// packages resp and fsm compare many more with a real one.
+// requireRedisErrors checks errors of Redis 7.0. The tests of packages resp and fsm compare many more with a real
+// server.
 func requireRedisErrors(t *testing.T, conn *servertest.Client) {
 	defer conn.Close()
 	for _, row := range []struct{ command, want string }{
@@ -47,7 +47,7 @@ func requireRedisErrors(t *testing.T, conn *servertest.Client) {
 	require.Equal(t, "ERR increment or decrement would overflow", v.Str)
 }
 
-// vandalise sends random words and random bytes to all nodes.
+// vandalise sends random commands and random bytes to all nodes.
 func vandalise(t *testing.T, c *servertest.Cluster, seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	rows := dataCommands()
@@ -86,7 +86,7 @@ func dataCommands() []protocol.Command {
 	return rows
 }
 
-// badWords are the arguments that programs mishandle.
+// badWords are arguments that programs often mishandle.
 var badWords = []string{
 	"", " ", "0", "-1", "1", "00", "+1", "1.5", "1e400", "nan", "-inf", "9223372036854775807", "-9223372036854775808",
 	"9223372036854775808",

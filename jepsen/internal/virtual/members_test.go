@@ -23,7 +23,7 @@ import (
 	"github.com/holdfast/holdfast/server/store/storetest"
 )
 
-// spares is how many places are empty at first.
+// spares is the number of places that are empty at first.
 const spares = 2
 
 var _ cluster.Membership = target{}
@@ -41,7 +41,7 @@ func (t target) set(place string, in bool) {
 	t.in[place] = in
 }
 
-// Add does what a node does that is started with --join: it is added without a vote, and gets one when it has the log.
+// Add acts like a node started with --join: the node is added without a vote, and is given one when it has caught up.
 func (t target) Add(ctx context.Context, place string, vote bool) error {
 	n := t.cluster.Node(place)
 	release := t.hold(place)
@@ -68,7 +68,7 @@ func (t target) Add(ctx context.Context, place string, vote bool) error {
 	return t.Vote(ctx, place, true)
 }
 
-// caughtUp waits until a node has applied what the leader had committed.
+// caughtUp waits until a node has applied all entries that the leader had committed at the call.
 func (t target) caughtUp(ctx context.Context, place string) error {
 	var least uint64
 	for ctx.Err() == nil {
@@ -85,7 +85,7 @@ func (t target) caughtUp(ctx context.Context, place string) error {
 	return fmt.Errorf("%s does not catch up: %w", place, ctx.Err())
 }
 
-// sight is what a leader knows that leads indeed: what another one has may be old.
+// sight is the state of a verified leader; another node's may be outdated.
 type sight struct {
 	replica         *replica.Replica
 	conf, committed members.Configuration
@@ -109,14 +109,14 @@ func (t target) look(ctx context.Context) (s sight, ok bool) {
 	return s, now.Leading && now.Term == term
 }
 
-// asked is a change: as a request, which package reconfig carries out step by step, and as a single change of raft's.
+// asked is a change in two forms: a request, which package reconfig carries out stepwise, and a single raft change.
 type asked struct {
 	reconfig.Request
 	kind   raftnode.ChangeKind
 	member members.Member
 }
 
-// carryOut has a leader take a request as far as it can.
+// carryOut lets a leader execute as much of a request as possible.
 func (t target) carryOut(ctx context.Context, r *replica.Replica, a asked) error {
 	if t.raw && !a.Force {
 		try, cancel := context.WithTimeout(ctx, 3*time.Second)
@@ -133,7 +133,7 @@ func (t target) carryOut(ctx context.Context, r *replica.Replica, a asked) error
 	return nil
 }
 
-// executor is the executor of a node's present life.
+// executor returns the executor of a node's present replica.
 func (t target) executor(r *replica.Replica) *reconfig.Executor {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -152,7 +152,7 @@ func (t target) executor(r *replica.Replica) *reconfig.Executor {
 	return t.executors[r]
 }
 
-// change has the leader of the moment make a change, until the change is made.
+// change repeats a change on the present leader until the configuration satisfies made.
 func (t target) change(ctx context.Context, a asked, made func(members.Configuration) bool) error {
 	err := errors.New("no leader")
 	for ctx.Err() == nil {
@@ -167,7 +167,7 @@ func (t target) change(ctx context.Context, a asked, made func(members.Configura
 	return fmt.Errorf("%s of %s: %w (%w)", a.Op, a.Member, err, ctx.Err())
 }
 
-// named finds the member with the name of a place.
+// named returns the member with a place's name.
 func (t target) named(ctx context.Context, place string) (m members.Member, found bool) {
 	for ctx.Err() == nil {
 		if s, ok := t.look(ctx); ok {
@@ -274,7 +274,7 @@ func (t target) Lead(ctx context.Context, place string) error {
 	return errors.New("no leader, or no member")
 }
 
-// Move has the node tell all others, which take its word until the configuration has the address.
+// Move lets the node tell its new address to all others, which use it until the configuration has it.
 func (t target) Move(ctx context.Context, place string) error {
 	n := t.cluster.Node(place)
 	release := t.hold(place)
@@ -345,7 +345,7 @@ func (t target) Out(place string) error {
 	return err
 }
 
-// churned are the faults that strike while members come and go.
+// churned are the faults during changes of the members.
 const churned = "member,partition,kill,restart,pause,snapshot,transfer"
 
 func TestMembersComeAndGoUnderFaults(t *testing.T) {
@@ -362,8 +362,8 @@ func TestMembersComeAndGoUnderFaults(t *testing.T) {
 	})
 }
 
-// The promises of native locks hold while members come and go: each loss is told and none is false, fences grow,
-// sessions end with what they live by, and nothing is left.
+// The promises of native locks hold while members come and go: losses are reported truly, fences grow, sessions end
+// with their connections, and nothing is left.
 func TestNativeLocksWhileMembersComeAndGo(t *testing.T) {
 	protocoltest.SkipShort(t, "long simulations")
 	eachSeed(t, 2, func(t *testing.T, seed uint64) {

@@ -23,9 +23,8 @@ import (
 	"github.com/holdfast/holdfast/server/replica"
 )
 
-// A mutant is a server that is wrong in one way, made by standing between the clients and the
-// replica. Each must be found by the workload named with it, within a few seeds. Those that
-// need the inside of the server stand in jepsen/mutants.txt instead (see README.md).
+// mutants are servers with one defect each, between the clients and the replica. The named workload must detect each
+// within a few seeds. Defects inside the server are in jepsen/mutants.txt (see README.md).
 var mutants = []struct {
 	name     string
 	workload string
@@ -45,7 +44,7 @@ var mutants = []struct {
 	{"transactions in two halves", "txn", "packets", torn},
 }
 
-// mutantEnv chooses a server of jepsen/mutants.txt, where the tests were built with its overlay: .ci/mutants sets it.
+// mutantEnv chooses a defect of jepsen/mutants.txt; .ci/mutants sets it and builds the tests with the defect's overlay.
 const mutantEnv = "HOLDFAST_MUTANT"
 
 func TestBuiltMutantIsCaught(t *testing.T) {
@@ -72,7 +71,7 @@ func TestBuiltMutantIsCaught(t *testing.T) {
 	require.Fail(t, "not caught")
 }
 
-// A removed node that goes on, as if it were a member still.
+// Removed nodes that continue as if they were members are found.
 func TestRemovedNodesThatGoOnAreFound(t *testing.T) {
 	for _, nemesis := range []string{"member-away", "member-swap"} {
 		d := drive(t, runOptions{
@@ -83,7 +82,7 @@ func TestRemovedNodesThatGoOnAreFound(t *testing.T) {
 	}
 }
 
-// invalid reports whether a checker finds the run invalid. Checkers that are not asked do not search in vain.
+// invalid reports whether the named checker finds the run invalid. Checkers after it do not run.
 func (d *driven) invalid(name string) bool {
 	for r := range workload.Results(d.loads, d.h) {
 		if r.Name == name {
@@ -95,7 +94,7 @@ func (d *driven) invalid(name string) bool {
 	})
 }
 
-// rng is chance that several connections share.
+// rng is a random source shared by several connections.
 type rng struct {
 	mu sync.Mutex
 	r  *rand.Rand
@@ -107,7 +106,7 @@ func (r *rng) oneIn(n int) bool {
 	return r.r.IntN(n) == 0
 }
 
-// mutant is a backend with something wrong.
+// mutant is a backend with a defect.
 type mutant struct {
 	frontend.Backend
 	rng    *rng
@@ -137,7 +136,7 @@ func TestMutantsAreCaught(t *testing.T) {
 	}
 }
 
-// requests decodes a batch's body.
+// requests decodes the body of a batch.
 func requests(body []byte) []protocol.Request {
 	var rs []protocol.Request
 	rest := string(body)
@@ -157,7 +156,7 @@ func only(u *replica.Batch, command string) bool {
 	return len(rs) == 1 && rs[0].Args[0] == command
 }
 
-// copyOf is a batch that shares nothing with u, whose memory is used again once it is answered.
+// copyOf returns a deep copy of u, whose memory is reused once it is answered.
 func copyOf(u *replica.Batch) *replica.Batch {
 	return &replica.Batch{Body: bytes.Clone(u.Body), Count: u.Count, Write: true}
 }
@@ -179,7 +178,7 @@ func doubled(r *rng, b frontend.Backend, u *replica.Batch) error {
 	return b.Execute(u)
 }
 
-// certain tells clients that a command was not applied when that is not known.
+// certain reports commands with an unknown outcome as not applied.
 func certain(_ *rng, b frontend.Backend, u *replica.Batch) error {
 	err := b.Execute(u)
 	var row *protocol.Error
@@ -189,7 +188,7 @@ func certain(_ *rng, b frontend.Backend, u *replica.Batch) error {
 	return err
 }
 
-// stolen deletes a key before it is looked at.
+// stolen deletes a key before it is read.
 func stolen(r *rng, b frontend.Backend, u *replica.Batch) error {
 	rs := requests(u.Body)
 	if len(rs) == 1 && rs[0].Args[0] == "set" && r.oneIn(10) {
@@ -198,7 +197,7 @@ func stolen(r *rng, b frontend.Backend, u *replica.Batch) error {
 	return b.Execute(u)
 }
 
-// withTTL runs a batch with the durations of its PX, EX and PSETEX changed.
+// withTTL runs a batch with changed durations of PX, EX and PSETEX.
 func withTTL(b frontend.Backend, u *replica.Batch, change func(int64) int64) error {
 	var body []byte
 	for _, r := range requests(u.Body) {
@@ -230,7 +229,7 @@ func immortal(_ *rng, b frontend.Backend, u *replica.Batch) error {
 	return withTTL(b, u, func(ms int64) int64 { return ms + 60_000 })
 }
 
-// forgetful takes back the counter that tokens come from.
+// forgetful resets the counter of fencing tokens.
 func forgetful(r *rng, b frontend.Backend, u *replica.Batch) error {
 	rs := requests(u.Body)
 	if len(rs) == 1 && len(rs[0].Args) > 4 && (rs[0].Args[0] == "evalsha" || rs[0].Args[0] == "eval") &&
@@ -240,7 +239,7 @@ func forgetful(r *rng, b frontend.Backend, u *replica.Batch) error {
 	return b.Execute(u)
 }
 
-// torn runs a transaction's commands one by one.
+// torn runs the commands of a transaction one by one.
 func torn(_ *rng, b frontend.Backend, u *replica.Batch) error {
 	rs := requests(u.Body)
 	if len(rs) != 1 || rs[0].Args[0] != "exec" || rs[0].Args[1] != "" {

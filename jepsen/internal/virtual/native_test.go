@@ -31,8 +31,8 @@ func TestNativeLocksUnderMixedFaults(t *testing.T) {
 	})
 }
 
-// TestHoldersThatAreSilent: what holders held that are frozen, or have vanished, is free when their leases are over,
-// and no sooner, beside the load of others.
+// TestHoldersThatAreSilent: locks of frozen or vanished holders are free after their leases, and not before, under
+// load.
 func TestHoldersThatAreSilent(t *testing.T) {
 	eachSeed(t, 2, func(t *testing.T, seed uint64) {
 		d := drive(t, runOptions{
@@ -49,8 +49,7 @@ func TestHoldersThatAreSilent(t *testing.T) {
 	})
 }
 
-// TestManyHoldsThatEnd: the next is granted at once what was held with thousands of other locks, and no sooner than all
-// of it has ended.
+// TestManyHoldsThatEnd: when thousands of holds end together, waiters are granted at once, and not before the end.
 func TestManyHoldsThatEnd(t *testing.T) {
 	eachSeed(t, 1, func(t *testing.T, seed uint64) {
 		d := drive(t, runOptions{

@@ -19,8 +19,8 @@ import (
 	"github.com/holdfast/holdfast/server/servertest"
 )
 
-// The promises of the README, a test each, with the promise's sentence above it. Most are rows: what clients do, and
-// the faults that could break the promise. The checkers of the workloads judge.
+// The promises of the README, a test each, with the promise's sentence as its comment. Most are rows: workloads, and
+// faults that could break the promise. The workloads' checkers judge.
 
 // TestREADMEPromises compares the sentences above the tests with the README's.
 func TestREADMEPromises(t *testing.T) {
@@ -50,15 +50,15 @@ func TestREADMEPromises(t *testing.T) {
 	require.Equal(t, promised, tested, "left: the README's promises; right: what is written above the tests")
 }
 
-// promise is what clients do, and what breaks meanwhile.
+// promise is the workloads and faults that test a promise.
 type promise struct {
 	workload, nemesis string
 	time              time.Duration
-	prompt            bool // no node believes for seconds in a leader that is gone
+	prompt            bool // no node believes for seconds that it still leads
 	last              func(t *testing.T, tgt target, final func())
 }
 
-// keep runs a promise with three nodes and with five. all sees each run.
+// keep tests a promise with three nodes and with five. all is called with each run.
 func (p promise) keep(t *testing.T, all func(t *testing.T, d *driven)) {
 	eachSeed(t, 4, func(t *testing.T, seed uint64) {
 		verdict, text := judged(t, runOptions{
@@ -72,7 +72,7 @@ func (p promise) keep(t *testing.T, all func(t *testing.T, d *driven)) {
 	})
 }
 
-// struck counts the faults of a name that did something.
+// struck counts the faults with a name that had an effect.
 func struck(d *driven, name string) (n int) {
 	for _, f := range d.h.Faults {
 		if f.Name == name && !strings.Contains(f.Detail, "it had served nobody since") {
@@ -112,7 +112,7 @@ func TestPromiseDurable(t *testing.T) {
 	require.Positive(t, cuts)
 }
 
-// minorities returns all sets of as many nodes as the cluster can do without.
+// minorities returns all sets of nodes of the size that the cluster can spare.
 func minorities(nodes []string) (sets [][]string) {
 	for i, a := range nodes {
 		if len(nodes) == 3 {
@@ -163,7 +163,7 @@ func TestPromiseLeases(t *testing.T) {
 
 // A command is applied at most once, also when Holdfast itself retries it over a failover
 func TestPromiseAtMostOnce(t *testing.T) {
-	const slowest = 500 * time.Millisecond // of a network without an election
+	const slowest = 500 * time.Millisecond // without an election, in this network
 	retried := 0
 	promise{
 		workload: "append,counter", nemesis: "packets-reset,partition-leader,kill-leader", time: 30 * time.Second,
@@ -218,7 +218,7 @@ func TestPromiseErrors(t *testing.T) {
 	promise{
 		workload: "append", nemesis: "partition,kill-minority,kill-all", time: 20 * time.Second,
 		last: func(_ *testing.T, _ target, final func()) {
-			time.Sleep(time.Minute) // what is still under way arrives
+			time.Sleep(time.Minute) // messages in transit arrive
 			final()
 		},
 	}.keep(t, func(_ *testing.T, d *driven) {
@@ -247,7 +247,7 @@ func TestPromiseBadInput(t *testing.T) {
 				require.NotNil(t, n.Replica(), n.Name)
 			}
 			c.Settle()
-			// The log leads to the same state again.
+			// Replaying the log leads to the same state.
 			for _, n := range c.Nodes() {
 				n.Crash()
 			}

@@ -34,25 +34,25 @@ type runOptions struct {
 	workload, nemesis string
 	nodes             int
 	stubborn          bool
-	slow              bool          // the net takes a moment
-	resends           bool          // the net resends what was lost as TCP does
-	undead            bool          // removed nodes go on
+	slow              bool          // messages are delayed
+	resends           bool          // lost messages are sent again, as by TCP
+	undead            bool          // removed nodes continue
 	light             bool          // few clients
-	rate              int           // rounds a second; 0: the usual
-	between           time.Duration // of faults, at most; 0: the usual
+	rate              int           // rounds a second; 0: the default
+	between           time.Duration // maximum time between faults; 0: the default
 	seed              uint64
 	time              time.Duration
-	// over is called with each run, before it is judged; last when all is mended, in the bubble: final has clients read
-	// everything again.
+	// over is called with each run before it is judged; last within the bubble once all is mended, where final makes
+	// clients read everything again.
 	over   func(*driven)
 	last   func(t *testing.T, tgt target, final func())
 	broken func(node string, b frontend.Backend) frontend.Backend
 }
 
-// clients are enough for every workload by itself, or for some.
+// clients are enough for each workload alone, and for several together.
 const clients = 36
 
-// run is one run in a bubble of its own, and its verdict.
+// run performs one run in its own bubble and judges it.
 func run(t *testing.T, o runOptions) (checker.Verdict, string) {
 	t.Helper()
 	d := drive(t, o)
@@ -62,22 +62,22 @@ func run(t *testing.T, o runOptions) (checker.Verdict, string) {
 	return d.judge()
 }
 
-// driven is a run that is over. It is judged outside of the bubble, where the limits of searches are real.
+// driven is a finished run. It is judged outside of the bubble, where the time limits of searches are real.
 type driven struct {
 	o      runOptions
 	loads  []workload.Load
 	h      *history.History
 	others []checker.Result // beside the results of the workloads
-	term   uint64           // the last, of the nodes that run
+	term   uint64           // the highest term of the running nodes
 }
 
-// judge gives the verdict, and the run in words.
+// judge returns the verdict, and a description of the run.
 func (d *driven) judge() (checker.Verdict, string) {
 	results := append(workload.Check(d.loads, d.h), d.others...)
 	return checker.Worst(results), describe(d.o, d.h, results)
 }
 
-// drive runs clients and faults, mends everything and does the last reads.
+// drive runs clients and faults, mends everything and performs the last reads.
 func drive(t *testing.T, o runOptions) *driven {
 	t.Helper()
 	d := &driven{o: o}
@@ -163,8 +163,8 @@ func (d *driven) drive(t *testing.T) {
 	}
 }
 
-// lostWhileBusy finds leaders that were lost although nothing was wrong but busy state machines: a leader that is busy
-// applying is not a leader that is gone.
+// lostWhileBusy reports leadership lost although the only faults were busy state machines: a leader that is busy
+// applying must keep its leadership.
 func (w *world) lostWhileBusy(faults []schedule.Kind) (findings []string) {
 	if len(faults) == 0 || slices.ContainsFunc(faults, func(k schedule.Kind) bool { return k.Group != "busy" }) {
 		return nil
@@ -179,7 +179,7 @@ func (w *world) lostWhileBusy(faults []schedule.Kind) (findings []string) {
 	return findings
 }
 
-// describe is a run in words, for a failure. HOLDFAST_JEPSEN_DUMP names a file for the whole history.
+// describe describes a failed run. HOLDFAST_JEPSEN_DUMP names a file for the whole history.
 func describe(o runOptions, h *history.History, results []checker.Result) string {
 	var b strings.Builder
 	if path := os.Getenv("HOLDFAST_JEPSEN_DUMP"); path != "" && checker.Worst(results) != checker.Valid {
@@ -201,7 +201,7 @@ func describe(o runOptions, h *history.History, results []checker.Result) string
 	return b.String()
 }
 
-// seedsEnv says how many seeds to run, and from which: "40" or "40@1000".
+// seedsEnv is the number of seeds, and optionally the first one: "40" or "40@1000".
 const seedsEnv = "HOLDFAST_JEPSEN_SEEDS"
 
 func seeds(t *testing.T, usual int) (first, count uint64) {
@@ -221,8 +221,8 @@ func seeds(t *testing.T, usual int) (first, count uint64) {
 	return first, count
 }
 
-// lengthEnv says how long each seed runs, how many rounds clients begin in a second, and how much time is between
-// faults at most: "5m", "5m@5" or "1h@2/1m". Few rounds and faults make hours cheap.
+// lengthEnv is each seed's duration, optionally with the clients' rounds per second and the maximum time between
+// faults: "5m", "5m@5" or "1h@2/1m". Few rounds and faults make hours cheap.
 const lengthEnv = "HOLDFAST_JEPSEN_LENGTH"
 
 func length(t *testing.T, o *runOptions) {
@@ -246,7 +246,7 @@ func length(t *testing.T, o *runOptions) {
 	}
 }
 
-// sums are what many runs had together.
+// sums are the totals of many runs.
 type sums struct {
 	runs, operations, faults, terms int
 	kinds                           map[string]bool // of faults
@@ -264,7 +264,7 @@ func (s *sums) add(d *driven) {
 	s.time += d.o.time
 }
 
-// eachSeed runs a test of each seed, one after another, since raft's source of timeouts is the process's.
+// eachSeed runs a test for each seed, one after another, since the source of raft's timeouts is global to the process.
 func eachSeed(t *testing.T, usual int, test func(t *testing.T, seed uint64)) {
 	t.Helper()
 	first, count := seeds(t, usual)
@@ -275,11 +275,11 @@ func eachSeed(t *testing.T, usual int, test func(t *testing.T, seed uint64)) {
 	}
 }
 
-// tries is how often an invalid run is repeated: the count tells how much a seed alone brings back.
+// tries is how often an invalid run is repeated; the count of failures shows how far a seed alone reproduces it.
 const tries = 10
 
-// judged runs again, with other seeds, what could not be judged: on a busy machine a search may need more time than it
-// has. What is invalid runs again with the same seed, and the text counts how often it failed again.
+// judged repeats a run whose verdict is unknown with other seeds, since searches may run out of time on a busy machine.
+// An invalid run is repeated with the same seed, and the text counts the failures.
 func judged(t *testing.T, o runOptions) (verdict checker.Verdict, text string) {
 	t.Helper()
 	for range 3 {
@@ -295,7 +295,7 @@ func judged(t *testing.T, o runOptions) (verdict checker.Verdict, text string) {
 	return verdict, text
 }
 
-// repeated counts the tries of the same seed that are invalid.
+// repeated counts the invalid ones among repetitions of the same seed.
 func repeated(t *testing.T, o runOptions) (invalid int) {
 	t.Helper()
 	for range tries {
@@ -306,7 +306,7 @@ func repeated(t *testing.T, o runOptions) (invalid int) {
 	return invalid
 }
 
-// trueRates is everything that leaves clock rates alone, so that leases are held to the millisecond.
+// trueRates are all faults except those of clock rates, so that leases must be exact to the millisecond.
 const trueRates = "member,partition,packets,kill,restart,pause,clock,busy,disk,power,transfer,snapshot"
 
 func TestWorkloadsUnderMixedFaults(t *testing.T) {
@@ -322,7 +322,7 @@ func TestWorkloadsUnderMixedFaults(t *testing.T) {
 			o.nodes = 5
 		}
 		o.stubborn, o.slow = seed%2 == 0, seed%5 == 0
-		// At the usual rate too many requests would have no answer for the checkers' search.
+		// At the default rate too many requests would have an unknown outcome for the checkers' search.
 		o.resends = o.rate > 0 && seed%2 == 1
 		verdict, text := judged(t, o)
 		if testing.Verbose() || verdict != checker.Valid {
@@ -335,19 +335,19 @@ func TestWorkloadsUnderMixedFaults(t *testing.T) {
 		all.runs, all.time, all.operations, all.terms, all.faults, len(all.kinds))
 }
 
-// narrow are faults that seldom coincide in a mixed run, or that say more when nothing else is broken.
+// narrow are faults that rarely coincide in a mixed run, or that are more severe alone.
 var narrow = []struct {
 	name, workload, nemesis string
 	slow                    bool
 }{
-	// Busy state machines cost no leadership.
+	// Busy state machines must not cost leadership.
 	{"busy", "append,lock", "busy", false},
-	// What was acknowledged survives a power cut, also when a process had only found it in the page cache.
+	// Acknowledged writes survive a power cut, even if a process had found them only in the page cache.
 	{"power", "append,register", "power-append,power-sync", false},
-	// A node follows with an entry behind its snapshot that no other kept. What a node refuses is sent again at once:
-	// without a delay virtual time would stand still.
+	// A node follows although an entry behind its snapshot is on no other node. A refused append is sent again at once,
+	// so without a delay virtual time would stand still.
 	{"tail", "append,register", "snapshot-tail", true},
-	// Partitions of the leader beside transfers.
+	// The leader is partitioned during transfers.
 	{"transfer", "append,counter", "partition-leader,transfer", false},
 }
 

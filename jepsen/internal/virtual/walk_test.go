@@ -21,15 +21,15 @@ import (
 	"github.com/holdfast/holdfast/server/servertest"
 )
 
-// walk is a cluster to which anything happens at random. Leaders begin changes of members that they need not end.
+// walk is a cluster under random actions. Leaders begin changes of the members that they need not finish.
 type walk struct {
 	t *testing.T
 	target
 	rng         *rand.Rand
 	clients     sync.WaitGroup
-	sent, acked atomic.Int64 // increments of a counter
-	judged      int          // how often the cluster had to serve without those that stay dead
-	quarantined bool         // some node was
+	sent, acked atomic.Int64 // number of increments of a counter
+	judged      int          // number of times that the cluster had to serve without the dead members
+	quarantined bool         // whether any node was in quarantine
 	story       []any
 }
 
@@ -50,8 +50,8 @@ func runWalk(t *testing.T, seed uint64) (judged int) {
 	return w.judged
 }
 
-// stretch is some faults and their end, but that some members stay dead. If the logs of those that run let raft elect
-// one of them, they serve. Then all run, and nothing that was acknowledged is lost.
+// stretch performs some faults and mends them, except that some members stay dead. The others must serve if their logs
+// let raft elect one of them. Then all run, and no acknowledged write may be lost.
 func (w *walk) stretch(ctx context.Context) {
 	changing, end := context.WithCancel(ctx)
 	for range 3 + w.rng.IntN(14) {
@@ -74,7 +74,7 @@ func (w *walk) stretch(ctx context.Context) {
 		w.story = append(w.story, place, "in the end: dies", dies, "runs", runs)
 	}
 	end()
-	synctest.Wait() // a leader may have a change before it
+	synctest.Wait() // a leader may have a change to apply first
 	if able := w.electable(); able != "" {
 		before, n := w.shown(), nemesis.Nemesis{Target: w.target, Recorder: history.NewRecorder(1)}
 		require.True(w.t, n.Serves(ctx, ""), "%s could lead\nbefore: %s\nnow: %s\n%v", able, before, w.shown(), w.story)
@@ -94,14 +94,14 @@ func (w *walk) stretch(ctx context.Context) {
 	require.True(w.t, acked <= counted.Num && counted.Num <= w.sent.Load(), "%d acknowledged, %d counted, %d sent\n%v",
 		acked, counted.Num, w.sent.Load(), w.story)
 	for _, place := range w.Nodes() {
-		if w.Removed(place) { // it comes back as another node
+		if w.Removed(place) { // the place gets a new node
 			require.NoError(w.t, w.Out(place))
 			require.NoError(w.t, w.Add(ctx, place, w.rng.IntN(2) == 0))
 		}
 	}
 }
 
-// step is a fault, or something else that a place does.
+// step performs a random action at a place.
 func (w *walk) step(ctx context.Context, place string) {
 	n := w.cluster.Node(place)
 	op, r := w.rng.IntN(24), n.Replica()
@@ -137,7 +137,7 @@ func (w *walk) step(ctx context.Context, place string) {
 	}
 }
 
-// change has a leader begin a change of a member, and perhaps cuts the leader off first.
+// change lets a leader begin a change of a member, sometimes after cutting the leader off.
 func (w *walk) change(ctx context.Context, place string) {
 	leader, known := w.Leader(ctx)
 	if !known {
@@ -156,8 +156,8 @@ func (w *walk) change(ctx context.Context, place string) {
 	w.clients.Go(func() { _, _ = r.Change(ctx, replica.Change{Kind: kind, Member: m, After: conf.Index}) })
 }
 
-// electable is a node that raft could elect by the configuration in its log with the votes of those that run, one of
-// them in no quarantine; "" if there is none.
+// electable returns a node that can be elected under the configuration in its log by the running nodes, one of which is
+// not in quarantine, or "".
 func (w *walk) electable() string {
 	running := slices.DeleteFunc(w.cluster.Nodes(), func(n *servertest.Node) bool {
 		return n.Replica() == nil || n.Removed()

@@ -34,23 +34,22 @@ import (
 	"github.com/holdfast/holdfast/server/store"
 )
 
-// world is a cluster in memory, as the tests' target and as their net. Requires: it is made
-// within a bubble.
+// world is a cluster in memory, with the tests' target and network. Requires: it is made within a bubble.
 type world struct {
 	cluster *servertest.Cluster
-	places  []string                 // first members, then spares
-	starts  map[string]chan struct{} // held while the process of a place is started or ended
-	delay   time.Duration            // of messages between nodes when nothing is broken
+	places  []string                 // initial members, then spares
+	starts  map[string]chan struct{} // held while a place's process is started or stopped
+	delay   time.Duration            // of messages between nodes without faults
 
 	mu sync.Mutex
-	in map[string]bool // places that are in: see cluster.Membership
-	// executors are the nodes' executors of changes of members. raw: the changes are raft's own, which nothing refuses, but for
-	// those by force.
+	in map[string]bool // whether a place is in: see cluster.Membership
+	// executors are the nodes' executors of changes of the members. With raw, the changes are raft's own, which nothing
+	// refuses, except those by force.
 	executors map[*replica.Replica]*reconfig.Executor
 	raw       bool
-	excused   map[string]int // deaths that a fault explains
+	excused   map[string]int // deaths excused by a fault
 	paused    map[string]bool
-	rng       *rand.Rand // what power cuts leave
+	rng       *rand.Rand // draws what power cuts leave
 }
 
 var (
@@ -63,22 +62,22 @@ var (
 // worldOptions shape a world.
 type worldOptions struct {
 	nodes int
-	seed  uint64 // of what power cuts leave
-	// stubborn: the first node believes for seconds that it leads when it does not any more.
+	seed  uint64 // for what power cuts leave
+	// stubborn: the first node believes for seconds that it still leads.
 	stubborn bool
-	// slow: messages between nodes take usualDelay, as they do in a real net.
+	// slow: messages between nodes take usualDelay, as in a real network.
 	slow bool
-	// resends: what was lost arrives when TCP would send it again.
+	// resends: lost messages arrive when TCP would send them again.
 	resends bool
-	// raw: members change by raft's own changes, without the rules of package reconfig.
+	// raw: members change by raft's own changes, without package reconfig's rules.
 	raw bool
-	// undead: a node that was removed goes on.
+	// undead: removed nodes continue.
 	undead bool
-	// broken, if not nil, stands between clients and a node's replica.
+	// broken, if not nil, wraps a node's replica for its clients.
 	broken func(node string, b frontend.Backend) frontend.Backend
 }
 
-// stallLimit is how long a disk may hang, as the program says it to its nodes.
+// stallLimit is the nodes' --disk-stall-limit, as in the program.
 const stallLimit = 2 * time.Second
 
 func newWorld(t *testing.T, o worldOptions) *world {
@@ -118,9 +117,9 @@ func newWorld(t *testing.T, o worldOptions) *world {
 
 const usualDelay = 20 * time.Millisecond
 
-// As a service.
+// The world as a service.
 
-// Nodes are the members now.
+// Nodes returns the present members.
 func (w *world) Nodes() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -136,14 +135,14 @@ func (w *world) Dial(ctx context.Context, from, node, _ string) (net.Conn, error
 	return w.cluster.Net.Dial(from+":0")(ctx, node+":6379")
 }
 
-// service is the world as clients see it: what Dial means differs between the interfaces.
+// service is the world as clients see it; it has its own Dial.
 type service struct{ *world }
 
 func (s service) Dial(ctx context.Context, side int, node string) (net.Conn, error) {
 	return s.world.Dial(ctx, network.ClientsOf(s.places[side]), node, "client")
 }
 
-// As a target.
+// The world as a target.
 
 type target struct{ service }
 
@@ -152,10 +151,10 @@ func (t target) Fleet() cluster.Processes    { return t.world }
 func (t target) Close() error                { return nil }
 func (t target) Start(context.Context) error { t.cluster.Leader(); return nil }
 
-// patience is how long the cluster may take to have a leader when all was mended.
+// patience bounds the time until the cluster has a leader after all faults.
 const patience = time.Minute
 
-// Serving waits until a node leads indeed.
+// Serving waits until a node verifiably leads.
 func (t target) Serving(ctx context.Context) error {
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		if _, ok := t.look(ctx); ok {
@@ -165,7 +164,7 @@ func (t target) Serving(ctx context.Context) error {
 	return fmt.Errorf("no leader within %s, the members that run: %s", patience, t.shown())
 }
 
-// shown is what each running node believes of the members.
+// shown describes each running node's view of the members.
 func (t target) shown() string {
 	var b strings.Builder
 	for _, n := range t.cluster.Nodes() {
@@ -184,8 +183,8 @@ func (t target) Features(context.Context) workload.Features {
 	return workload.Features{Hashes: hashes, IfEq: true, Budget: true, Native: native, Users: true}
 }
 
-// Supports is all but what needs a kernel or a real disk: lost packets, which a connection in memory does not
-// know, and torn, changed or copied files.
+// Supports returns all faults except those that need a kernel or a real disk: lost packets, and torn, changed or copied
+// files.
 func (t target) Supports(context.Context) []string {
 	faults := []string{
 		"partition-one", "partition-leader", "partition-halves", "partition-ring", "partition-oneway", "partition-deaf",
@@ -201,7 +200,7 @@ func (t target) Supports(context.Context) []string {
 			faults = append(faults, k.Name)
 		}
 	}
-	if t.delay > 0 { // else time stands still while a node refuses what is sent to it again at once
+	if t.delay > 0 { // without a delay, virtual time stands still while refused appends are sent again
 		faults = append(faults, "snapshot-tail")
 	}
 	if t.Sides() > 3 {
@@ -222,7 +221,7 @@ func (t target) Leader(context.Context) (string, bool) {
 	return best, best != ""
 }
 
-// Debug does what the server's DEBUG does, to what is in memory. Other commands go to the server.
+// Debug implements the server's DEBUG in memory. Other commands are sent to the server.
 func (t target) Debug(ctx context.Context, member string, words ...string) (protocol.Value, error) {
 	n := t.cluster.Node(member)
 	r := n.Replica()
@@ -270,7 +269,7 @@ func (t target) Debug(ctx context.Context, member string, words ...string) (prot
 		err = r.TakeSnapshot()
 	case "CORRUPT":
 		n.Busy.Store(0)
-		time.Sleep(2 * replicatest.BusyStep) // a mutex of the state is held meanwhile
+		time.Sleep(2 * replicatest.BusyStep) // meanwhile a mutex of the state is held
 		err = r.Corrupt(nil)
 	default:
 		err = errors.ErrUnsupported
@@ -278,7 +277,7 @@ func (t target) Debug(ctx context.Context, member string, words ...string) (prot
 	return protocol.OK, err
 }
 
-// repair has a node's state replaced, as the program does for RAFT.REPAIR.
+// repair replaces a node's state, as the program does for RAFT.REPAIR.
 func (t target) repair(ctx context.Context, via *servertest.Node, place string) error {
 	checker, of := via.Checker(), t.cluster.Node(place)
 	if checker == nil || of.Replica() == nil {
@@ -296,7 +295,7 @@ func (t target) repair(ctx context.Context, via *servertest.Node, place string) 
 // askLimit bounds a command to a node that may be frozen.
 const askLimit = time.Second
 
-// dial connects to a node. No fault of the net cuts the connection off.
+// dial connects to a node; no network fault cuts the connection.
 func (t target) dial(ctx context.Context, member string) (*wire.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
@@ -320,15 +319,15 @@ func (t target) ask(ctx context.Context, member string, words []string) (protoco
 	return r.Value, nil
 }
 
-// disturb makes writes go wrong, except writes of terms and votes. A process that ends during such a write
-// makes raft panic here, and the panic ends the tests.
+// disturb makes writes fail, except those of terms and votes: a process that ended during such a write would make raft
+// panic, and so end the tests.
 func disturb(n *servertest.Node, f store.Fault) {
 	for _, f.Op = range []store.Op{store.OpStoreLogs, store.OpDeleteRange, store.OpSnapshot} {
 		n.Faults.Inject(f)
 	}
 }
 
-// Agree waits until all replicas stand at one index, and compares their states.
+// Agree waits until all replicas have applied the same index, and compares their states.
 func (t target) Agree(ctx context.Context) (int, []string) {
 	members := t.Members()
 	for range 3000 {
@@ -358,12 +357,12 @@ func (t target) Agree(ctx context.Context) (int, []string) {
 	return 0, []string{"the replicas do not come to one index"}
 }
 
-// As processes.
+// The world as processes.
 
 func (w *world) Running(member string) bool { return w.cluster.Node(member).Replica() != nil }
 
-// hold keeps others from starting or ending the process of a place until the returned function is called. No
-// mutex: to wait for one would stop virtual time.
+// hold blocks starts and stops of a place's process until release is called. It uses no mutex, since waiting for a
+// mutex would stop virtual time.
 func (w *world) hold(place string) (release func()) {
 	w.starts[place] <- struct{}{}
 	return func() { <-w.starts[place] }
@@ -375,7 +374,7 @@ func (w *world) isIn(place string) bool {
 	return w.in[place]
 }
 
-// Start leaves places alone that are out.
+// Start skips places that are out.
 func (w *world) Start(member string) error {
 	defer w.hold(member)()
 	return w.start(member)
@@ -384,7 +383,7 @@ func (w *world) Start(member string) error {
 func (w *world) start(member string) error {
 	n := w.cluster.Node(member)
 	if w.isIn(member) && !w.Running(member) && !n.Removed() { // the folder of a removed node is refused
-		// DEBUG CLOCK bends the clock of a process, and a fault is not taken back from a process that has ended.
+		// DEBUG CLOCK changes the clock of a process; a fault is not undone once its process has ended.
 		n.Clock.SetWallTrue()
 		n.Clock.SetRate(1)
 		n.Start()
@@ -392,7 +391,7 @@ func (w *world) start(member string) error {
 	return nil
 }
 
-// Kill ends a paused node, too: its next life is not paused.
+// Kill also ends a pause: the next process is not paused.
 func (w *world) Kill(member string) error {
 	defer w.hold(member)()
 	return w.kill(member)
@@ -405,13 +404,13 @@ func (w *world) kill(member string) error {
 
 func (w *world) Stop(member string) error {
 	defer w.hold(member)()
-	// A leader that is alone cannot hand over: it ends all the same.
+	// A leader without others cannot transfer leadership, and ends nevertheless.
 	_ = w.cluster.Node(member).Stop()
 	return nil
 }
 
-// Pause comes as near to SIGSTOP as a bubble allows: nothing reaches the node, nothing leaves it, and
-// its clock stands. Its raft goes on, and notices that it is alone: see worldOptions.stubborn.
+// Pause is as close to SIGSTOP as a bubble allows: the node neither receives nor sends, and its clock stops. Its raft
+// continues, and detects its isolation: see worldOptions.stubborn.
 func (w *world) Pause(member string) error {
 	w.cluster.Node(member).Clock.Freeze()
 	w.cluster.Net.Isolate(member)
@@ -434,7 +433,7 @@ func (w *world) setPaused(member string, paused bool) {
 	}
 }
 
-// fetched is a state on its way from one node to another. While some node is paused, nothing comes.
+// fetched is a state being sent from one node to another. While a node is paused, it does not proceed.
 type fetched struct {
 	io.ReadCloser
 	w *world
@@ -475,7 +474,7 @@ func (w *world) Findings() []string {
 	return findings
 }
 
-// As disks.
+// The world as disks.
 
 func (w *world) Cut(member string) error {
 	w.mu.Lock()
@@ -491,7 +490,7 @@ func (w *world) Restore(string) error { return nil }
 func (w *world) HoldSyncs(member string) { w.cluster.Node(member).Disk.HoldSyncs() }
 func (w *world) FailSync(member string)  { w.cluster.Node(member).Disk.FailSync(0) }
 
-// As a net.
+// The world as a network.
 
 func (w *world) Kind() string                                { return "memory" }
 func (w *world) Listen(node, _ string) string                { return node + ":6379" }
@@ -499,7 +498,7 @@ func (w *world) Reach(_, node, _ string) string              { return node + ":6
 func (w *world) Command(string, string, ...string) *exec.Cmd { return nil }
 func (w *world) Close() error                                { return nil }
 
-// Set leaves pauses alone, which are cuts here too.
+// Set keeps pauses, which are cuts here too.
 func (w *world) Set(s network.State) error {
 	cut, large := map[network.Link]bool{}, map[network.Link]int{}
 	for _, l := range s.Large {

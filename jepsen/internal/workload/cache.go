@@ -12,11 +12,11 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// cacheLate is how old a cached value may be while nothing is broken.
+// cacheLate bounds the age of a cached value while no fault is active.
 const cacheLate = 2500 * time.Millisecond
 
-// caching is clients that keep what they read until their node says that it has changed (CLIENT TRACKING), and
-// that write through other nodes. Values only grow.
+// caching has clients with a cache of their reads, which their node invalidates (CLIENT TRACKING), and which write
+// through other nodes. Values only grow.
 type caching struct {
 	o    *Options
 	keys *Rotation
@@ -26,14 +26,14 @@ type caching struct {
 	caches map[int]*cache // by worker
 }
 
-// cache is what a client has of a node.
+// cache is a client's cache of one node's keys.
 type cache struct {
 	conn   *wire.Conn
 	node   string
 	values map[string]int64
 }
 
-// trackings are ways to track.
+// trackings are the options of CLIENT TRACKING.
 var trackings = [][]string{{}, {"BCAST", "PREFIX", "cache:"}, {"OPTOUT"}, {"NOLOOP"}}
 
 func newCache(o *Options) Workload {
@@ -64,7 +64,7 @@ func (w *caching) Step(ctx context.Context, c *Client) {
 	}
 }
 
-// raise sets a key to a larger number: a write whose client has given up may be applied later.
+// raise sets a key to a larger number only, since a write that its client gave up may be applied later.
 var raise = newLua(`if tonumber(redis.call("get", KEYS[1]) or 0) < tonumber(ARGV[1]) then redis.call("set", KEYS[1], ARGV[1]) end return 1`)
 
 func (w *caching) write(ctx context.Context, c *Client, key string) {
@@ -74,7 +74,7 @@ func (w *caching) write(ctx context.Context, c *Client, key string) {
 	})
 }
 
-// connect connects to some node, with an empty cache.
+// connect connects to a node with an empty cache.
 func (k *cache) connect(ctx context.Context, c *Client) bool {
 	c.hop()
 	conn, err := c.dial(ctx)
@@ -94,7 +94,7 @@ func (k *cache) connect(ctx context.Context, c *Client) bool {
 	return true
 }
 
-// receive drops what the node says.
+// receive applies an invalidation message.
 func (k *cache) receive(v protocol.Value) {
 	if v.Elems[0].Str != "invalidate" {
 		return
@@ -107,13 +107,13 @@ func (k *cache) receive(v protocol.Value) {
 	}
 }
 
-// read reads a key, from the cache if it is there.
+// read reads a key, from the cache if possible.
 func (k *cache) read(ctx context.Context, c *Client, key string) {
 	if (k.conn == nil || k.conn.Broken() || c.chance(0.02)) && !k.connect(ctx, c) {
 		return
 	}
 	if !k.conn.Listen(time.Millisecond, func() bool { return false }) {
-		return // what was in the cache is good no more
+		return // the connection is lost, and with it the cache
 	}
 	if value, cached := k.values[key]; cached {
 		op := history.Op{F: "cached", Key: key}
@@ -156,7 +156,7 @@ func (k *cache) get(c *Client, key string) wire.Reply {
 	return x.do("GET", key)
 }
 
-// Final closes the caches, and reads all keys.
+// Final closes the caches and reads all keys.
 func (w *caching) Final(ctx context.Context, c *Client) {
 	w.mu.Lock()
 	for _, k := range w.caches {

@@ -11,17 +11,16 @@ import (
 	"github.com/holdfast/holdfast/jepsen/internal/wire"
 )
 
-// maxPipe is the largest number of operations of a pipeline: each is a process of its own in
-// the history.
+// maxPipe is the largest number of operations in a pipeline; each is a separate process in the history.
 const maxPipe = 5
 
-// Slots is the number of processes that so many clients need in the history.
+// Slots returns the number of processes in the history that a number of clients needs.
 func Slots(clients int) int { return clients * maxPipe }
 
-// hopChance is how often a client changes to another node though nothing is wrong.
+// hopChance is the probability that a client changes its node without a reason.
 const hopChance = 0.2
 
-// Client is a client: a few connections, used in turn.
+// Client is a client with a few connections, used in turn.
 type Client struct {
 	o      *Options
 	worker int
@@ -29,7 +28,7 @@ type Client struct {
 	conns  map[string]*wire.Conn
 	node   string
 	user   *user // nil: the default user
-	moved  bool  // the node said that another is to be asked
+	moved  bool  // the node redirected the client
 
 	locks  map[string]*lockConn // for native locks
 	driver *driver              // of a client library
@@ -59,12 +58,12 @@ func (c *Client) close() {
 // chance is true with probability p.
 func (c *Client) chance(p float64) bool { return c.rng.Float64() < p }
 
-// between is a random duration.
+// between returns a random duration in [low, high).
 func (c *Client) between(low, high time.Duration) time.Duration {
 	return low + time.Duration(c.rng.Float64()*float64(high-low))
 }
 
-// Sleep waits, and reports whether ctx goes on.
+// Sleep sleeps, and reports whether ctx is still alive.
 func Sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -76,7 +75,7 @@ func Sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// hop makes the client change its node, now and then, or when the last node was no good.
+// hop changes the client's node at random, or after an error.
 func (c *Client) hop() {
 	conn := c.conns[c.node]
 	if c.node == "" || c.moved || conn == nil || conn.Broken() || c.chance(hopChance) {
@@ -86,7 +85,7 @@ func (c *Client) hop() {
 	}
 }
 
-// conn is the connection to the client's node, made when there is none.
+// conn returns the connection to the client's node, dialing if necessary.
 func (c *Client) conn(ctx context.Context) (*wire.Conn, error) {
 	if conn := c.conns[c.node]; conn != nil && !conn.Broken() {
 		return conn, nil
@@ -99,7 +98,7 @@ func (c *Client) conn(ctx context.Context) (*wire.Conn, error) {
 	return conn, err
 }
 
-// dial makes a connection of its own to the client's node, which the caller closes.
+// dial returns a new connection to the client's node, which the caller closes.
 func (c *Client) dial(ctx context.Context) (*wire.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.o.Timeout)
 	defer cancel()
@@ -118,7 +117,7 @@ func (c *Client) dial(ctx context.Context) (*wire.Conn, error) {
 	return conn, nil
 }
 
-// become makes the client the user's, and the connection to its node with it.
+// become authenticates the client as a user, and so its connection.
 func (c *Client) become(u *user) {
 	for node, conn := range c.conns {
 		if node != c.node {
@@ -131,13 +130,13 @@ func (c *Client) become(u *user) {
 	}
 }
 
-// invoke records that the client is about to do o on the present node.
+// invoke records the start of an operation on the present node.
 func (c *Client) invoke(slot int, o history.Op) *history.Pending {
 	o.Node = c.node
 	return c.o.Recorder.Invoke(c.worker*maxPipe+slot, o)
 }
 
-// exchange is what a dialect may do: send commands on a connection and see the replies.
+// exchange lets a dialect send commands on a connection and read the replies.
 type exchange struct {
 	conn *wire.Conn
 	c    *Client
@@ -145,28 +144,28 @@ type exchange struct {
 
 func (x exchange) do(words ...string) wire.Reply { return x.conn.Do(words...) }
 
-// result is what an operation came to, before the recording.
+// result is an operation's result before it is recorded.
 type result struct {
 	outcome history.Outcome
 	why     string
 	output  []int64
 	txn     []history.Micro
-	retried bool // a stock client would send the command again
+	retried bool // a stock client would retry the command
 }
 
 func ok(output ...int64) result { return result{outcome: history.OK, output: output} }
 
 func failed(why string) result { return result{outcome: history.Fail, why: why} }
 
-// not is the result of a reply that is not OK.
+// not returns the result of a reply that is not OK.
 func not(r wire.Reply) result { return result{outcome: r.Outcome, why: r.Why, retried: r.Retried} }
 
-// unexpected is the result of a reply that the command never gives: nothing is known.
+// unexpected returns the result of an invalid reply: the outcome is unknown.
 func unexpected(r wire.Reply) result {
 	return result{outcome: history.Info, why: fmt.Sprintf("unexpected reply %+v", r.Value)}
 }
 
-// op does an operation on the client's node and records both.
+// op performs and records an operation on the client's node.
 func (c *Client) op(ctx context.Context, o history.Op, do func(exchange) result) result {
 	p := c.invoke(0, o)
 	conn, err := c.conn(ctx)
@@ -177,18 +176,18 @@ func (c *Client) op(ctx context.Context, o history.Op, do func(exchange) result)
 	return c.opOn(p, conn, o, do)
 }
 
-// opOn does an operation that is on record on a connection.
+// opOn performs a recorded operation on a connection.
 func (c *Client) opOn(p *history.Pending, conn *wire.Conn, o history.Op, do func(exchange) result) result {
 	r := do(exchange{conn, c})
 	c.complete(p, r)
 	if r.retried {
-		// Redis' replicas answer READONLY: clients of Sentinel connect anew.
+		// A replica of Redis answers READONLY; clients of Sentinel then reconnect.
 		c.moved = true
 		if strings.HasPrefix(r.why, "READONLY") {
 			conn.Close()
 		}
 	}
-	// What an operation left half done on the connection (MULTI, WATCH) must not reach the next.
+	// State that an operation left on the connection (MULTI, WATCH) must not affect the next.
 	if r.outcome != history.OK && !conn.Broken() && o.Txn != nil {
 		conn.Close()
 	}
@@ -206,14 +205,14 @@ func (c *Client) complete(p *history.Pending, r result) {
 	}
 }
 
-// piped is an operation of a pipeline: a single command and the meaning of the reply.
+// piped is one command of a pipeline, with the function that reads its reply.
 type piped struct {
 	op    history.Op
 	words []string
 	read  func(wire.Reply) result
 }
 
-// pipeline does several operations in one write, and records them. The result is the worst among theirs.
+// pipeline sends several operations in one write and records them. It returns the worst of their results.
 func (c *Client) pipeline(ctx context.Context, ops []piped) (worst result) {
 	pipe := c.o.Recorder.NewPipe()
 	pending := make([]*history.Pending, len(ops))

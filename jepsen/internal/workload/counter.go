@@ -14,7 +14,7 @@ import (
 
 var incrementByScript = newLua(`return redis.call("incr", KEYS[1])`)
 
-// counter is INCR, alone, by script and in pipelines, as ids and fencing tokens are drawn.
+// counter increments counters alone, by script and in pipelines, as clients draw ids and fencing tokens.
 type counter struct {
 	keys *Rotation
 }
@@ -60,7 +60,7 @@ func (w *counter) read(ctx context.Context, c *Client, key string) result {
 	return c.op(ctx, history.Op{F: "read", Key: key}, func(x exchange) result { return onSum(x.do("GET", key)) })
 }
 
-// onSum reads a counter; a missing counter is zero.
+// onSum reads a counter; a missing one is zero.
 func onSum(r wire.Reply) result {
 	got := onValue(r)
 	if got.outcome == history.OK && len(got.output) == 0 {
@@ -71,12 +71,12 @@ func onSum(r wire.Reply) result {
 
 func (w *counter) Final(ctx context.Context, c *Client) { readAll(ctx, c, w.keys, w.read) }
 
-// elementWidth is the length of one element of a list kept in a string: "00000042,".
+// elementWidth is the length of an element of a list in a string: "00000042,".
 const elementWidth = 9
 
 func element(n int64) string { return fmt.Sprintf("%08d,", n) }
 
-// parseList reads a list kept in a string.
+// parseList parses a list in a string.
 func parseList(s string) ([]int64, error) {
 	list := []int64{}
 	for word := range strings.SplitSeq(strings.TrimSuffix(s, ","), ",") {
@@ -92,7 +92,7 @@ func parseList(s string) ([]int64, error) {
 	return list, nil
 }
 
-// appender is APPEND and GET: a list in a string.
+// appender appends to a list in a string, with APPEND and GET.
 type appender struct {
 	keys *Rotation
 	next *atomic.Int64
@@ -135,7 +135,7 @@ func (w *appender) one(key string) piped {
 	}
 }
 
-// onLength reads the length of a list's string as the number of elements.
+// onLength converts the length of the string to the number of elements.
 func onLength(r wire.Reply) result {
 	got := onInteger(r)
 	if got.outcome != history.OK {

@@ -8,34 +8,33 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// dialect is how a lock library speaks: which commands, which scripts, in which order.
+// dialect imitates the commands and scripts of a lock library, and their order.
 type dialect struct {
 	name string
-	// usable says whether the target has what the library needs.
+	// usable reports whether the target has what the library needs.
 	usable func(Features) bool
-	// acquire answers 1 (and a fencing token, when the dialect has them), or 0.
-	// extend and release answer 1, or 0 when the caller is not the holder.
+	// acquire returns 1, with the fencing token of a dialect that has them, or 0. extend and release return 1, or 0 if
+	// the caller is not the holder.
 	acquire, extend, release func(x exchange, key, owner string, ttlMillis int64) result
-	// tries is how often the client library sends an acquire by itself when the
-	// connection breaks or the server says that it is not ready.
+	// tries is how often the library itself sends an acquire when the connection breaks or the server is not ready.
 	tries int
-	// releasesRefused: the library sends a release after an acquire that did not succeed.
+	// releasesRefused: the library sends a release after a failed acquire.
 	releasesRefused bool
-	// plain: the key is a string that holds the owner's token.
+	// plain: the key is a string with the owner's token.
 	plain bool
 }
 
-// The scripts are the libraries' own, in the same spelling where that matters to a server.
+// The scripts are the libraries' own, with identical text where that matters to a server.
 var (
 	compareAndDelete = newLua(
 		`if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("DEL", KEYS[1]) else return 0 end`)
 	compareAndExpire = newLua(
 		`if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("PEXPIRE", KEYS[1], ARGV[2]) else return 0 end`)
 
-	// redsync tells a lock that has expired from a lock that another owner has.
+	// redsync distinguishes an expired lock from another owner's.
 	redsyncRelease = newLua(`local val = redis.call("GET", KEYS[1]) if val == ARGV[1] then return redis.call("DEL", KEYS[1]) elseif val == false then return -1 else return 0 end`)
 
-	// redis-py adds to what is left, or replaces it.
+	// redis-py adds to the remaining lease or replaces it.
 	redisPyExtend = newLua(`local token = redis.call('get', KEYS[1])
 if not token or token ~= ARGV[1] then return 0 end
 local expiration = redis.call('pttl', KEYS[1])
@@ -46,7 +45,7 @@ if ARGV[3] == "0" then newttl = ARGV[2] + expiration end
 redis.call('pexpire', KEYS[1], newttl)
 return 1`)
 
-	// node-redlock looks before each SET, and counts keys.
+	// node-redlock checks all keys before SET, and counts them.
 	nodeAcquire = newLua(`for i, key in ipairs(KEYS) do if redis.call("exists", key) == 1 then return 0 end end
 for i, key in ipairs(KEYS) do redis.call("set", key, ARGV[1], "PX", ARGV[2]) end
 return #KEYS`)
@@ -57,7 +56,7 @@ return #KEYS`)
 for i, key in ipairs(KEYS) do if redis.call("get", key) == ARGV[1] then redis.pcall("del", key) count = count + 1 end end
 return count`)
 
-	// Redisson keeps the holder and a count in a hash.
+	// Redisson stores the holder and a count in a hash.
 	redissonAcquire = newLua(`if ((redis.call('exists', KEYS[1]) == 0) or (redis.call('hexists', KEYS[1], ARGV[2]) == 1)) then
 redis.call('hincrby', KEYS[1], ARGV[2], 1); redis.call('pexpire', KEYS[1], ARGV[1]); return nil; end;
 return redis.call('pttl', KEYS[1]);`)
@@ -66,17 +65,17 @@ return redis.call('pttl', KEYS[1]);`)
 local counter = redis.call('hincrby', KEYS[1], ARGV[2], -1);
 if (counter > 0) then redis.call('pexpire', KEYS[1], ARGV[1]); return 0; else redis.call('del', KEYS[1]); return 1; end; return nil;`)
 
-	// Grant and token in one script, so that no token is drawn without a grant (bsm/redislock's way).
+	// Grant and token come from one script (as in bsm/redislock), so that no token is drawn without a grant.
 	fencedAcquire = newLua(`if redis.call("set", KEYS[1], ARGV[1], "nx", "px", ARGV[2]) then return redis.call("incr", KEYS[2]) end return false`)
 )
 
 func always(Features) bool { return true }
 
-// dialects are the libraries that are imitated.
+// dialects are the imitated libraries.
 var dialects = []dialect{
 	{
 		name: "redsync", usable: always, plain: true, tries: 4, releasesRefused: true,
-		// go-redis says whole seconds in EX, everything else in PX, in lower case.
+		// go-redis sends EX for whole seconds and PX otherwise, in lower case.
 		acquire: func(x exchange, key, owner string, ttl int64) result {
 			if ttl%1000 == 0 {
 				return onOKOrNull(x.do("set", key, owner, "ex", decimal(ttl/1000), "nx"))
@@ -140,7 +139,7 @@ var dialects = []dialect{
 	},
 }
 
-// fenced is the dialect of the fenced set: acquire answers a token.
+// fenced is the dialect of the fenced set: acquire returns a token.
 var fenced = dialect{
 	name: "fenced", usable: always, plain: true, tries: 1,
 	acquire: func(x exchange, key, owner string, ttl int64) result {
@@ -159,16 +158,16 @@ var fenced = dialect{
 	release: byScript(compareAndDelete, thenEval),
 }
 
-// byScript is a step that is a single script with the key, the owner and the ttl.
+// byScript is an operation that is a single script of the key, the owner and the TTL.
 func byScript(s script, f fallback) func(exchange, string, string, int64) result {
 	return func(x exchange, key, owner string, ttl int64) result {
 		return onFlag(x.eval(s, f, []string{key}, owner, decimal(ttl)))
 	}
 }
 
-// watchAndDo runs a command only if the key still holds owner: WATCH, GET, MULTI, …, EXEC. A null
-// from EXEC says that the key changed after GET saw the owner there: nothing was done. The caller
-// need not have lost the lock, for an extension of its own may have landed late.
+// watchAndDo runs a command only if the key still has the owner: WATCH, GET, MULTI, …, EXEC. After a null from EXEC
+// nothing was done, since the key changed after GET. The caller may still hold the lock, as its own delayed extension
+// may have caused the change.
 func watchAndDo(x exchange, key, owner string, command ...string) result {
 	head := x.conn.Pipeline([][]string{{"WATCH", key}, {"GET", key}})
 	for _, r := range head {
@@ -194,7 +193,7 @@ func watchAndDo(x exchange, key, owner string, command ...string) result {
 	return unexpected(exec)
 }
 
-// onNullIsYes reads Redisson's acquire: null, or what is left of another owner's lease.
+// onNullIsYes reads Redisson's acquire: null, or the remaining lease of another owner.
 func onNullIsYes(r wire.Reply) result {
 	got := onInteger(r)
 	switch {
@@ -206,7 +205,7 @@ func onNullIsYes(r wire.Reply) result {
 	return got
 }
 
-// onNullIsNo reads Redisson's release: null when the caller is not the holder.
+// onNullIsNo reads Redisson's release: null if the caller is not the holder.
 func onNullIsNo(r wire.Reply) result {
 	if r.Outcome == history.OK && r.Value.IsNull() {
 		return ok(0)
@@ -214,5 +213,5 @@ func onNullIsNo(r wire.Reply) result {
 	return onFlag(r)
 }
 
-// ownerToken is an owner as the key's value: unlike any other, and readable.
+// ownerToken returns an owner's unique, readable value of a key.
 func ownerToken(owner int64) string { return "owner-" + strconv.FormatInt(owner, 10) }

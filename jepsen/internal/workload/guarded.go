@@ -13,16 +13,15 @@ import (
 	"github.com/holdfast/holdfast/jepsen/internal/history"
 )
 
-// resources is the number of sets, each with a lock.
+// resources is the number of sets, each guarded by a lock.
 const resources = 3
 
-// guardedSet is holders of a lock that read a set, add an element and write the set back. The set lives
-// outside the service, as what a lock guards does. Now and then a holder is paused for
-// longer than the lease and does not notice.
+// guardedSet has holders of a lock that read a set, add an element and write the set back. The set is outside of the
+// service, as the resource of a lock is. A holder is sometimes paused beyond its lease without noticing.
 //
-// With fencing tokens the set refuses a holder with a smaller token than was
-// seen, and nothing is lost. Without tokens a paused holder writes over its successors: the
-// unfenced twin is expected to fail, under any lock service.
+// With fencing tokens the set refuses a holder whose token is smaller than one already seen, and nothing is lost.
+// Without tokens a paused holder overwrites its successors' elements: the unfenced variant is expected to fail, under
+// any lock service.
 type guardedSet struct {
 	o      *Options
 	fenced bool
@@ -49,10 +48,10 @@ func (w *guardedSet) Checkers() []checker.Func {
 	}
 }
 
-// errFenced is returned for a token that is smaller than a token the resource has seen.
+// errFenced is the error for a token smaller than one that the resource has seen.
 var errFenced = errors.New("a larger token was here")
 
-// resource is a set with a gate that looks at tokens.
+// resource is a set that checks fencing tokens.
 type resource struct {
 	fenced bool
 
@@ -61,8 +60,7 @@ type resource struct {
 	token    int64
 }
 
-// admit lets a token in. Reading counts as well: after a holder has read, no
-// former holder may write.
+// admit checks a token. Reads are checked as well: after a holder's read, no previous holder may write.
 func (r *resource) admit(token int64) error {
 	if r.fenced && token < r.token {
 		return errFenced
@@ -141,7 +139,7 @@ func (w *guardedSet) change(ctx context.Context, c *Client, key string, element,
 	p.OK()
 }
 
-// Final records what is in the sets.
+// Final records the elements of the sets.
 func (w *guardedSet) Final(_ context.Context, c *Client) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

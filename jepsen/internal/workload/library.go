@@ -21,8 +21,8 @@ import (
 	"github.com/holdfast/holdfast/jepsen/internal/history"
 )
 
-// libraries are the shell's words that build and run the driver of each client library (server/clients/CONTRACT.md),
-// from the root of the tree; $OUT is a folder for what is built.
+// libraries are the shell commands that build and run each client library's driver (server/clients/CONTRACT.md) from
+// the root of the tree; $OUT is the folder of build results.
 var libraries = map[string]struct{ build, run string }{
 	"go":      {"go -C server/clients/go/holdfast build -o $OUT/driver-go ./driver", "$OUT/driver-go"},
 	"python":  {run: "python3 server/clients/python/holdfast-client/driver.py"},
@@ -39,7 +39,7 @@ var libraries = map[string]struct{ build, run string }{
 	},
 }
 
-// Drivers builds the drivers of client libraries, named in a list, into dir, and returns the commands that run them.
+// Drivers builds the drivers of the named libraries into dir, and returns the commands that run them.
 func Drivers(ctx context.Context, list, dir string) ([]string, error) {
 	out, err := filepath.Abs(dir)
 	if err != nil {
@@ -62,15 +62,15 @@ func Drivers(ctx context.Context, list, dir string) ([]string, error) {
 	return commands, nil
 }
 
-// libraryTTL is the TTL of the libraries' clients. They tell of a loss with a third of it left.
+// libraryTTL is the TTL of the libraries' clients. They report a loss when a third of it remains.
 const libraryTTL = 6 * time.Second
 
-// lossLimit is how long after a break its holder may go without a word, whatever is broken besides: the client has
-// found out by itself when the TTL has passed.
+// lossLimit bounds the time until a holder learns that its lock was broken, under any fault: after the TTL the client
+// detects the loss without the cluster.
 const lossLimit = 2*libraryTTL + noticeLimit
 
-// library is clients of native locks that use the client libraries, each in a process of its own. They wait, cancel,
-// hold for long and for short, and are broken by operators. Judged is what they believe.
+// library has clients that use the client libraries for native locks, each in its own process. They wait, cancel, hold
+// locks for short and long times, and are broken by operators. The checkers judge what the clients report.
 type library struct {
 	o      *Options
 	keys   *Rotation
@@ -115,7 +115,7 @@ func (w *library) Step(ctx context.Context, c *Client) {
 	h.unlock(ctx)
 }
 
-// libraryHold is one call of a library.
+// libraryHold is one acquisition by a library.
 type libraryHold struct {
 	d     *driver
 	c     *Client
@@ -125,11 +125,11 @@ type libraryHold struct {
 	from  int64 // by the recorder's clock
 }
 
-// event is the beginning of an event of the call.
+// event returns the prefix of one of the hold's events.
 func (h *libraryHold) event(kind string) string { return fmt.Sprintf("%s %d ", kind, h.owner) }
 
-// acquire waits for the lock, for a random time. A wait that ends without it says nothing: what the cluster has
-// granted meanwhile the library gives back.
+// acquire waits a random time for the lock. After a failed wait the lock may still be granted; the library then
+// releases it.
 func (h *libraryHold) acquire(ctx context.Context) bool {
 	p := h.c.invoke(0, history.Op{F: "acquire", Key: h.key, Input: []int64{h.owner}})
 	kind, wait := "lock", h.c.between(0, 2*time.Second)
@@ -154,8 +154,8 @@ func (h *libraryHold) acquire(ctx context.Context) bool {
 	return true
 }
 
-// unlock releases the lock. Until then the client has held it, or else until its connection ended if it says that it
-// lost the lock before, or does not know.
+// unlock releases the lock. The client has held it until then, or until its connection ended if it reports an earlier
+// or a possible loss.
 func (h *libraryHold) unlock(ctx context.Context) {
 	until := h.c.o.Recorder.Now()
 	h.d.say("unlock %d", h.owner)
@@ -169,7 +169,7 @@ func (h *libraryHold) unlock(ctx context.Context) {
 	h.record(until)
 }
 
-// end is when a hold has ended that was lost, and told of at an instant: a session ends with its connection.
+// end is when a lost hold ended, given the time of the report: a session ends with its connection at the latest.
 func (h *libraryHold) end(told int64) int64 { return min(told, h.d.firstCut(h.from)) }
 
 func (h *libraryHold) record(until int64) {
@@ -179,7 +179,7 @@ func (h *libraryHold) record(until int64) {
 	}
 }
 
-// breakIt is an operator who breaks this hold, of which the client must learn.
+// breakIt breaks this hold as an operator; the client must learn of it.
 func (h *libraryHold) breakIt(ctx context.Context) {
 	h.c.hop()
 	until := h.c.o.Recorder.Now()
@@ -200,7 +200,7 @@ func (h *libraryHold) breakIt(ctx context.Context) {
 	}
 }
 
-// Final looks what is left of the locks when all clients are closed.
+// Final checks that no lock is left after all clients have closed.
 func (w *library) Final(ctx context.Context, c *Client) {
 	until := time.Now().Add(leftLimit)
 	for {
@@ -221,7 +221,7 @@ func (w *library) Final(ctx context.Context, c *Client) {
 	}
 }
 
-// left is the number of keys that are there still.
+// left returns the number of remaining keys.
 func (w *library) left(ctx context.Context, c *Client) (int64, error) {
 	conn, err := c.conn(ctx)
 	if err != nil {
@@ -234,12 +234,12 @@ func (w *library) left(ctx context.Context, c *Client) (int64, error) {
 	return r.Value.Num, nil
 }
 
-// driverLimit is how long a library may take for what it must do even if no node can be reached, and for a release,
-// which waits for a node.
+// driverLimit bounds an operation of a library that must end without a reachable node, and a release, which waits for a
+// node.
 const driverLimit = 30 * time.Second
 
-// driver is a process with a client of a library. It reaches the nodes over doors, which are cut off as the client's
-// side is.
+// driver is a process with a client of a library. The client reaches the nodes through proxies, which are cut off
+// together with the client's side.
 type driver struct {
 	c      *Client
 	cmd    *exec.Cmd
@@ -249,7 +249,7 @@ type driver struct {
 
 	mu    sync.Mutex
 	conns []net.Conn
-	cuts  []int64 // when its connections ended, by the recorder's clock
+	cuts  []int64 // times at which its connections ended, by the recorder's clock
 }
 
 func startDriver(c *Client) (*driver, error) {
@@ -293,7 +293,7 @@ func startDriver(c *Client) (*driver, error) {
 	return d, nil
 }
 
-// accept joins each connection to a door with one to the node behind it.
+// accept forwards each connection of a listener to the node.
 func (d *driver) accept(l net.Listener, node string) {
 	for {
 		client, err := l.Accept()
@@ -326,7 +326,7 @@ func (d *driver) accept(l net.Listener, node string) {
 	}
 }
 
-// firstCut is when the first connection ended from an instant on, or the end of time.
+// firstCut returns when a connection first ended at or after from, or the largest instant.
 func (d *driver) firstCut(from int64) int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -343,7 +343,7 @@ func (d *driver) cutSince(from int64) bool { return d.firstCut(from) < d.c.o.Rec
 
 func (d *driver) say(format string, args ...any) { _, _ = fmt.Fprintf(d.in, format+"\n", args...) }
 
-// await waits for an event that begins with one of the words, at most for a time. Events of earlier calls are dropped.
+// await waits for an event that begins with one of the words. It drops events of earlier calls.
 func (d *driver) await(ctx context.Context, limit time.Duration, words ...string) (event string, told bool) {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
@@ -366,7 +366,7 @@ func (d *driver) await(ctx context.Context, limit time.Duration, words ...string
 
 func (d *driver) ended() bool { return d.cmd.ProcessState != nil }
 
-// kill ends the process, and its session with its connections.
+// kill kills the process; its session ends with its connections.
 func (d *driver) kill() {
 	_ = d.cmd.Process.Kill()
 	d.shut()
@@ -375,7 +375,7 @@ func (d *driver) kill() {
 	_ = d.cmd.Wait()
 }
 
-// close has the client closed in good order, which gives back its locks.
+// close closes the client gracefully, which releases its locks.
 func (d *driver) close() {
 	if d.ended() {
 		return

@@ -13,11 +13,11 @@ import (
 	"github.com/holdfast/holdfast/jepsen/internal/wire"
 )
 
-// leaseChoices are the TTLs of locks, in milliseconds.
+// leaseChoices are the TTLs of locks in milliseconds.
 var leaseChoices = []int64{300, 1000, 2500, 6000}
 
-// lock is clients of several libraries that take, keep, lengthen and give back locks. A slot of
-// keys belongs to a library, as two of them never share a lock.
+// lock has clients of several libraries that acquire, hold, extend and release locks. Each slot of keys belongs to one
+// library, since two libraries never share a lock.
 type lock struct {
 	o      *Options
 	slots  []dialect
@@ -46,14 +46,14 @@ func (w *lock) Checkers() []checker.Func {
 	}
 }
 
-// hold is an owner's attempt at a lock.
+// hold is an owner's attempt to hold a lock.
 type hold struct {
 	d     *dialect
 	key   string
 	owner int64
 	ttl   int64
 	slot  int
-	until time.Time // the lease's end by the client's own clock, counted from before the request
+	until time.Time // end of the lease by the client's clock, counted from before the request
 }
 
 func (w *lock) Step(ctx context.Context, c *Client) {
@@ -68,7 +68,7 @@ func (w *lock) Step(ctx context.Context, c *Client) {
 		return
 	}
 	if c.chance(0.1) {
-		return // a holder that crashed: the lease ends by the TTL
+		return // a crashed holder, whose lease expires
 	}
 	if c.chance(0.3) && w.sleepWithin(ctx, c, h, 0.8) {
 		w.extend(ctx, c, h)
@@ -76,7 +76,7 @@ func (w *lock) Step(ctx context.Context, c *Client) {
 	if h.d.plain && c.chance(0.3) && w.sleepWithin(ctx, c, h, 0.5) {
 		w.holder(ctx, c, h)
 	}
-	// One in ten is late, and does not know that the lease is over.
+	// One in ten is late and unaware that its lease has expired.
 	over := 0.7
 	if c.chance(0.1) {
 		over = 1.5
@@ -85,13 +85,13 @@ func (w *lock) Step(ctx context.Context, c *Client) {
 	w.release(ctx, c, h)
 }
 
-// sleepWithin sleeps for a part of what is left of the lease, at most share of it.
+// sleepWithin sleeps for a random part of the remaining lease, at most share of it.
 func (w *lock) sleepWithin(ctx context.Context, c *Client, h *hold, share float64) bool {
 	left := time.Until(h.until)
 	return left > 0 && Sleep(ctx, time.Duration(c.rng.Float64()*share*float64(left)))
 }
 
-// acquire tries as often as the library does; every try is on record.
+// acquire tries as often as the library does, and records every try.
 func (w *lock) acquire(ctx context.Context, c *Client, h *hold) bool {
 	for range h.d.tries {
 		asked := time.Now()
@@ -125,7 +125,7 @@ func (w *lock) release(ctx context.Context, c *Client, h *hold) {
 	w.op(ctx, c, h, "release", h.d.release)
 }
 
-// op does and records a library's step on a lock.
+// op performs and records one operation of a library on a lock.
 func (w *lock) op(ctx context.Context, c *Client, h *hold, f string, do func(exchange, string, string,
 	int64) result,
 ) result {
@@ -142,7 +142,7 @@ func (w *lock) op(ctx context.Context, c *Client, h *hold, f string, do func(exc
 	return r
 }
 
-// holder asks for the owner of the lock, through any node.
+// holder reads the owner of the lock through a random node.
 func (w *lock) holder(ctx context.Context, c *Client, h *hold) {
 	c.hop()
 	c.op(ctx, history.Op{F: "holder", Key: h.key}, func(x exchange) result { return onOwner(x.do("GET", h.key)) })
@@ -164,7 +164,7 @@ func onOwner(r wire.Reply) result {
 	return ok(n)
 }
 
-// Final looks at the locks that are left; leases may still run.
+// Final reads the remaining locks, whose leases may still run.
 func (w *lock) Final(ctx context.Context, c *Client) {
 	for _, key := range w.keys.All() {
 		slot, err := strconv.Atoi(strings.Split(key, ":")[1])
@@ -174,11 +174,11 @@ func (w *lock) Final(ctx context.Context, c *Client) {
 	}
 }
 
-// oneLease is the TTL of the lock, in milliseconds: longer than the longest work under the lock.
+// oneLease is the TTL of the lock in milliseconds: longer than any work under the lock.
 const oneLease = 3000
 
-// oneLock is clients that share a lock and hold it long enough to be seen in a picture: SET NX PX,
-// some work, and a compare-and-delete. An acquire has a third input, the client.
+// oneLock has clients that share one lock and hold it long enough for a picture: SET NX PX, some work, and a
+// compare-and-delete. The third input of an acquire is the client.
 type oneLock struct {
 	o      *Options
 	key    string
@@ -187,7 +187,7 @@ type oneLock struct {
 
 func newOneLock(o *Options) Workload { return &oneLock{o: o, key: "onelock:0"} }
 
-// Checkers judge exclusion alone: a search for an order grows too fast with the operations on one key.
+// Checkers judge exclusion only: a search for an order grows too fast with the operations on one key.
 func (w *oneLock) Checkers() []checker.Func {
 	return []checker.Func{checker.Exclusion(checker.Clocks{Drift: w.o.Drift})}
 }
@@ -210,5 +210,5 @@ func (w *oneLock) Step(ctx context.Context, c *Client) {
 	})
 }
 
-// Final reads nothing: the checkers need no more than what clients were told.
+// Final reads nothing: the replies are enough for the checkers.
 func (w *oneLock) Final(context.Context, *Client) {}

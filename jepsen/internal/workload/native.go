@@ -12,22 +12,21 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// NativeDB is the database of native locks alone, which is empty in the end.
+// NativeDB is the database of native locks only; it is empty at the end.
 const NativeDB = "9"
 
-// patience is the time beyond the timeout of a wait after which a client gives up the reply. It is longer than any
-// fault.
+// patience is the time beyond a wait's timeout after which a client gives up on the reply. It is longer than any fault.
 const patience = 12 * time.Second
 
-// noticeSlot is the slot, among the slots of a pipeline, in which notices are on record: they come at any time.
+// noticeSlot is the slot of a pipeline under which notices are recorded, since they come at any time.
 const noticeSlot = maxPipe - 1
 
-// lockConn is a RESP3 connection of a client of native locks, with what came unasked.
+// lockConn is the RESP3 connection of a client of native locks, with the pushes received.
 type lockConn struct {
 	*wire.Conn
 	c    *Client
-	told map[string]result // by key and owner: what a wait came to
-	lost map[string]int64  // by key and owner: the fence of the last hold that was lost
+	told map[string]result // result of a wait, by key and owner
+	lost map[string]int64  // fence of the last lost hold, by key and owner
 }
 
 func (l *lockConn) close() {
@@ -38,7 +37,7 @@ func (l *lockConn) close() {
 
 func party(key string, owner int64) string { return key + " " + ownerToken(owner) }
 
-// push takes in what the server sends unasked: "lock", what, key, owner, and more.
+// push handles a push message: "lock", event, key, owner, and more.
 func (l *lockConn) push(v protocol.Value) {
 	if len(v.Elems) < 4 || v.Elems[0].Str != "lock" {
 		return
@@ -76,7 +75,7 @@ var reasons = map[string]int64{
 	"flushed": checker.ReasonFlushed, "unknown": checker.ReasonUnknown,
 }
 
-// roam makes a client of native locks change its node, now and then, or when the last one was no good.
+// roam changes the node of a client of native locks at random, or after an error.
 func (c *Client) roam() {
 	if conn := c.locks[c.node]; c.moved || conn == nil || conn.Broken() || c.chance(hopChance) {
 		c.moved = false
@@ -85,7 +84,7 @@ func (c *Client) roam() {
 	}
 }
 
-// lockConn is the client's connection to its node for native locks, made when there is none.
+// lockConn returns the client's connection for native locks to its node, dialing if necessary.
 func (c *Client) lockConn(ctx context.Context) (*lockConn, error) {
 	if l := c.locks[c.node]; l != nil && !l.Broken() {
 		return l, nil
@@ -100,7 +99,7 @@ func (c *Client) lockConn(ctx context.Context) (*lockConn, error) {
 	return l, err
 }
 
-// freshLockConn makes a connection of its own.
+// freshLockConn returns a new connection.
 func (c *Client) freshLockConn(ctx context.Context) (*lockConn, error) {
 	conn, err := c.dial(ctx)
 	if err != nil {
@@ -117,11 +116,11 @@ func (c *Client) freshLockConn(ctx context.Context) (*lockConn, error) {
 	return l, nil
 }
 
-// ask is an acquire of a native lock.
+// ask is a request for a native lock.
 type ask struct {
 	keys                []string
 	owner, ttl          int64
-	session             int64 // 0: the lease is ttl
+	session             int64 // 0: the hold has a lease of ttl
 	mode, limit, permit int64
 	wait, delay, call   int64
 	strict              int64
@@ -165,7 +164,7 @@ func (a *ask) op(key string) history.Op {
 	}}
 }
 
-// acquire asks on a connection, and waits as long as it takes.
+// acquire sends the request and waits for its reply.
 func (a *ask) acquire(ctx context.Context, l *lockConn) result {
 	delete(l.told, party(a.keys[0], a.owner))
 	r := l.DoWithin(time.Duration(max(0, a.wait))*time.Millisecond, a.words()...)
@@ -182,7 +181,7 @@ func (a *ask) acquire(ctx context.Context, l *lockConn) result {
 	return unexpected(r)
 }
 
-// listen waits in line to be told.
+// listen waits for the push that ends the wait.
 func (a *ask) listen(ctx context.Context, l *lockConn) result {
 	inLine := l.c.o.Recorder.Now()
 	name := party(a.keys[0], a.owner)
@@ -206,7 +205,7 @@ func (a *ask) listen(ctx context.Context, l *lockConn) result {
 	return result{outcome: history.Info, why: "timed out in line"}
 }
 
-// lockOp does and records an operation on one or several locks, which come to the same.
+// lockOp performs and records an operation on one or more locks, with one result.
 func (c *Client) lockOp(l *lockConn, ops []history.Op, do func() result) result {
 	pending := make([]*history.Pending, len(ops))
 	for i, o := range ops {
@@ -222,7 +221,7 @@ func (c *Client) lockOp(l *lockConn, ops []history.Op, do func() result) result 
 	return r
 }
 
-// lockAsk records and does an acquire on the client's present node.
+// lockAsk records and performs an acquire on the client's present node.
 func (c *Client) lockAsk(ctx context.Context, a *ask) (*lockConn, result) {
 	l, err := c.lockConn(ctx)
 	if err != nil {
@@ -236,7 +235,7 @@ func (c *Client) lockAsk(ctx context.Context, a *ask) (*lockConn, result) {
 	return l, c.lockOp(l, ops, func() result { return a.acquire(ctx, l) })
 }
 
-// lockWord records and does another word on one lock; read makes the outputs of a reply that is not null.
+// lockWord records and performs another command on one lock; read converts a reply that is not null to outputs.
 func (c *Client) lockWord(ctx context.Context, o history.Op, read func(protocol.Value) []int64,
 	words ...string,
 ) result {
@@ -248,7 +247,7 @@ func (c *Client) lockWord(ctx context.Context, o history.Op, read func(protocol.
 	return c.lockOp(l, []history.Op{o}, func() result { return onLock(l.Do(words...), read) })
 }
 
-// onLock reads the reply of a word on a lock: null is "not the owner's".
+// onLock reads the reply of a command on a lock: null if the caller is not the owner.
 func onLock(r wire.Reply, read func(protocol.Value) []int64) result {
 	switch {
 	case r.Outcome != history.OK:
@@ -261,13 +260,13 @@ func onLock(r wire.Reply, read func(protocol.Value) []int64) result {
 	return ok(read(r.Value)...)
 }
 
-// oneAnd is the output of a reply that stands beside "yes".
+// oneAnd returns the outputs of a successful reply: 1 and the reply's number.
 func oneAnd(v protocol.Value) []int64 { return []int64{1, v.Num} }
 
-// leftLimit is how long after a run the last lease, wait, delay and session may take to end.
+// leftLimit bounds the time after a run until the last lease, wait, delay and session have ended.
 const leftLimit = 40 * time.Second
 
-// finalLeft records what is left of native locks, when all must be over.
+// finalLeft records what remains of native locks once everything must have ended.
 func finalLeft(ctx context.Context, c *Client, name string) {
 	until := time.Now().Add(leftLimit)
 	for {
@@ -292,7 +291,7 @@ func finalLeft(ctx context.Context, c *Client, name string) {
 	}
 }
 
-// left is the number of lock keys, rows of LOCK.LIST and of SESSION.LIST, and of all keys of the database.
+// left returns the numbers of lock keys, of rows of LOCK.LIST and SESSION.LIST, and of keys of the database.
 func (c *Client) left(ctx context.Context) ([]int64, error) {
 	l, err := c.lockConn(ctx)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// nativeKind is how the clients of a key use the lock. What a refusal tells depends on this, so all clients
-// of a key agree.
+// nativeKind is how the clients of a key use its lock. All clients of a key agree, since the meaning of a refusal
+// depends on it.
 type nativeKind struct {
 	mode      int64
 	waits     bool
@@ -22,7 +22,7 @@ type nativeKind struct {
 	reentrant bool
 }
 
-// nativeLimit is the limit of counted locks.
+// nativeLimit is the limit of semaphores.
 const nativeLimit = 3
 
 var nativeKinds = []nativeKind{
@@ -37,8 +37,8 @@ var nativeKinds = []nativeKind{
 	{mode: checker.Exclusive, waits: true, reentrant: true},
 }
 
-// native is clients of native locks of all modes, with leases: they wait or do not, ask again when they do not
-// know, keep what they have, give it back, crash, are late, and are broken by operators.
+// native has clients of native locks of all modes, with leases. They wait or not, repeat requests with an unknown
+// outcome, renew and release holds, crash, are late, and are broken by operators.
 type native struct {
 	o             *Options
 	keys          *Rotation
@@ -62,7 +62,7 @@ func (w *native) Checkers() []checker.Func {
 	}
 }
 
-// kindOf is the kind of a key, by slot and generation.
+// kindOf returns the kind of a key, which depends on its slot and generation.
 func kindOf(key string) nativeKind {
 	words := strings.Split(key, ":")
 	slot, _ := strconv.Atoi(words[1])
@@ -70,17 +70,17 @@ func kindOf(key string) nativeKind {
 	return nativeKinds[(2*slot+generation)%len(nativeKinds)]
 }
 
-// nativeHold is an owner's attempt at a lock.
+// nativeHold is an owner's attempt to hold a lock.
 type nativeHold struct {
 	w     *native
 	c     *Client
 	kind  nativeKind
 	slot  int
 	ask   ask
-	conn  *lockConn // that acquired last
+	conn  *lockConn // of the last acquire
 	fence int64
 	count int64
-	until time.Time // the lease's end by the client's own clock
+	until time.Time // end of the lease by the client's clock
 }
 
 func (h *nativeHold) key() string { return h.ask.keys[0] }
@@ -98,7 +98,7 @@ func (w *native) Step(ctx context.Context, c *Client) {
 		h.pass(ctx)
 	}
 	if c.chance(0.1) {
-		return // a holder that crashed: the lease ends by itself
+		return // a crashed holder, whose lease expires
 	}
 	h.keep(ctx)
 	if c.chance(0.02) {
@@ -106,13 +106,13 @@ func (w *native) Step(ctx context.Context, c *Client) {
 	}
 	over := 0.6
 	if c.chance(0.15) {
-		over = 1.6 // it is late, and does not know that the lease is over
+		over = 1.6 // late, and unaware that the lease has expired
 	}
 	h.listen(ctx, over)
 	h.release(ctx)
 }
 
-// draw is an acquire of the kind.
+// draw draws a request of the kind.
 func (w *native) draw(c *Client, key string, kind nativeKind) ask {
 	a := ask{
 		keys: []string{key}, owner: w.owners.Add(1), ttl: leaseChoices[c.rng.IntN(3)], mode: kind.mode, wait: checker.NoWait,
@@ -137,7 +137,8 @@ func (w *native) draw(c *Client, key string, kind nativeKind) ask {
 	return a
 }
 
-// acquire asks, and asks again with the same words when nothing is known, or when a slice of a wait is over.
+// acquire sends the request, and repeats it unchanged after an unknown outcome, or when one slice of a wait has timed
+// out.
 func (h *nativeHold) acquire(ctx context.Context) bool {
 	for range 4 {
 		asked := time.Now()
@@ -154,7 +155,7 @@ func (h *nativeHold) acquire(ctx context.Context) bool {
 		case r.outcome == history.OK && h.ask.wait == 400:
 			pause := 100 * time.Millisecond
 			if h.c.chance(0.1) {
-				pause = 3 * time.Second // the place in the queue is gone
+				pause = 3 * time.Second // the queue entry is gone
 			}
 			Sleep(ctx, h.c.between(0, pause))
 		case r.outcome == history.OK || h.c.chance(0.2):
@@ -168,14 +169,14 @@ func (h *nativeHold) acquire(ctx context.Context) bool {
 	return false
 }
 
-// count1 counts an outcome that is not known.
+// count1 counts an unknown outcome.
 func (h *nativeHold) count1(r result) {
 	if r.outcome == history.Info {
 		h.w.keys.Unknown(h.slot)
 	}
 }
 
-// word does a word of the owner on the lock. When the answer is no, a push must have come or come soon.
+// word sends a command of the owner. After a refusal a push must have come or come soon.
 func (h *nativeHold) word(ctx context.Context, f, word string, input []int64, rest ...string) result {
 	r := h.c.lockWord(ctx, history.Op{F: f, Key: h.key(), Input: input}, oneAnd,
 		append([]string{word, h.key(), ownerToken(h.ask.owner)}, rest...)...)
@@ -186,10 +187,10 @@ func (h *nativeHold) word(ctx context.Context, f, word string, input []int64, re
 	return r
 }
 
-// noticeLimit is how long after a reply that says so the push of a loss may take.
+// noticeLimit bounds the time from a reply that reveals a loss to the push about it.
 const noticeLimit = 3 * time.Second
 
-// missing waits for the push that tells of a loss, and records if none comes.
+// missing waits for the push about a loss, and records its absence.
 func (h *nativeHold) missing() {
 	name := party(h.key(), h.ask.owner)
 	done := func() bool { return h.conn.lost[name] == h.fence }
@@ -209,7 +210,7 @@ func (h *nativeHold) extend(ctx context.Context) bool {
 	return true
 }
 
-// keep does what holders do while they hold.
+// keep performs a random action of a holder.
 func (h *nativeHold) keep(ctx context.Context) {
 	if h.kind.reentrant {
 		h.again(ctx)
@@ -227,7 +228,7 @@ func (h *nativeHold) keep(ctx context.Context) {
 	}
 }
 
-// again acquires once or twice more, each with a call of its own, which is repeated when nothing is known.
+// again acquires the lock once or twice more, each with its own call, repeated after an unknown outcome.
 func (h *nativeHold) again(ctx context.Context) {
 	for range h.c.rng.IntN(3) {
 		h.ask.call = h.w.calls.Add(1)
@@ -238,7 +239,7 @@ func (h *nativeHold) again(ctx context.Context) {
 	}
 }
 
-// listen waits for a part of what is left of the lease, and hears notices meanwhile.
+// listen sleeps for a random part of the remaining lease, receiving pushes.
 func (h *nativeHold) listen(ctx context.Context, share float64) bool {
 	left := time.Until(h.until)
 	if left <= 0 || ctx.Err() != nil {
@@ -251,7 +252,7 @@ func (h *nativeHold) listen(ctx context.Context, share float64) bool {
 	return Sleep(ctx, time.Until(end))
 }
 
-// release gives the lock back, count by count or at once.
+// release releases the lock, count by count or as a whole.
 func (h *nativeHold) release(ctx context.Context) {
 	for range 4 {
 		h.c.roam()
@@ -266,7 +267,7 @@ func (h *nativeHold) release(ctx context.Context) {
 	}
 }
 
-// broken is an operator who breaks this very hold.
+// broken breaks this hold as an operator.
 func (h *nativeHold) broken(ctx context.Context) {
 	h.c.roam()
 	r := h.c.lockWord(ctx, history.Op{F: "break", Key: h.key(), Input: []int64{h.ask.owner, h.fence}},
@@ -275,7 +276,7 @@ func (h *nativeHold) broken(ctx context.Context) {
 	h.count1(r)
 }
 
-// pass shows the fence to a resource that the cluster guards.
+// pass presents the fence to a resource in the cluster.
 func (h *nativeHold) pass(ctx context.Context) {
 	c, key := h.c, h.key()+"/passed"
 	c.hop()
@@ -290,14 +291,14 @@ func (h *nativeHold) pass(ctx context.Context) {
 	})
 }
 
-// Final waits until all leases are over.
+// Final waits until all leases have expired.
 func (w *native) Final(ctx context.Context, c *Client) { finalLeft(ctx, c, w.o.name) }
 
-// allSlots is the number of locks. Clients want several of them at once.
+// allSlots is the number of locks, of which clients want several at once.
 const allSlots = 4
 
-// nativeAll is clients that want some of a few locks as a whole, or just one of them, and wait long. Were there a
-// deadlock, they would wait in vain; were there half a grant, the lock would say so.
+// nativeAll has clients that want several of a few locks atomically, or one of them, with long waits. A deadlock would
+// let waits time out; a partial grant would show in the lock's state.
 type nativeAll struct {
 	o      *Options
 	keys   *Rotation
@@ -354,7 +355,7 @@ func (w *nativeAll) count(r result, slots []int) {
 	}
 }
 
-// granted looks at one of the locks, whatever the reply was, and gives all back.
+// granted reads one of the locks, whatever the reply was, and releases all.
 func (w *nativeAll) granted(ctx context.Context, c *Client, a *ask, slots []int, granted bool) {
 	key := a.keys[c.rng.IntN(len(a.keys))]
 	if c.chance(0.5) {
@@ -380,7 +381,7 @@ func (w *nativeAll) granted(ctx context.Context, c *Client, a *ask, slots []int,
 	w.count(c.lockOp(l, ops, func() result { return onReleaseAll(l, words, len(a.keys)) }), slots)
 }
 
-// onReleaseAll: all were held or none; which of some is not known.
+// onReleaseAll reads a release of several locks: all were held or none. For a part the outcome is unknown.
 func onReleaseAll(l *lockConn, words []string, keys int) result {
 	r := l.Do(words...)
 	switch {
@@ -396,5 +397,5 @@ func onReleaseAll(l *lockConn, words []string, keys int) result {
 	return result{outcome: history.Info, why: fmt.Sprintf("%d of %d were held", r.Value.Num, keys)}
 }
 
-// Final waits until all leases are over.
+// Final waits until all leases have expired.
 func (w *nativeAll) Final(ctx context.Context, c *Client) { finalLeft(ctx, c, w.o.name) }

@@ -12,18 +12,17 @@ import (
 )
 
 const (
-	// queueLease is the lease of clients that hold as they should: for a tenth of it.
+	// queueLease is the lease of clients that behave well and hold the lock for a tenth of it.
 	queueLease = 1000
-	// deadLease is the lease of clients that leave the queue without a word.
+	// deadLease is the lease of clients that disconnect while they wait.
 	deadLease = 4000
-	// deadLook is how long after that they look whether they have been granted the lock all the same.
+	// deadLook is how long after disconnecting such clients check whether they were granted the lock nevertheless.
 	deadLook = 1200 * time.Millisecond
-	// queueVain is longer than any wait with nothing broken takes, if all others hold for their whole lease.
+	// queueVain is longer than any wait without faults, even if all others hold for their whole lease.
 	queueVain = 8000
 )
 
-// nativeQueue is clients in line for a few locks. Some leave without a word: their connection ends. Some think
-// better of it.
+// nativeQueue has clients that queue for a few locks. Some cancel their wait, others disconnect.
 type nativeQueue struct {
 	o      *Options
 	keys   *Rotation
@@ -90,7 +89,7 @@ func (w *nativeQueue) release(ctx context.Context, c *Client, key string, owner 
 	}
 }
 
-// desert gets in line and leaves: by a word, or with the connection.
+// desert joins the queue and leaves it, by cancelling or by disconnecting.
 func (w *nativeQueue) desert(ctx context.Context, c *Client, a ask, slot int) {
 	a.ttl, a.notify = deadLease, true
 	l, err := c.freshLockConn(ctx)
@@ -125,8 +124,8 @@ func (w *nativeQueue) desert(ctx context.Context, c *Client, a ask, slot int) {
 	}
 }
 
-// lookBack looks whether a client that left was granted the lock, as may be if that was at the same moment, and gives
-// it back.
+// lookBack checks whether a client that left was granted the lock, which is possible at the same moment, and releases
+// it.
 func (w *nativeQueue) lookBack(ctx context.Context, c *Client, key string, owner int64, slot int) {
 	if !Sleep(ctx, deadLook) {
 		return
@@ -139,7 +138,7 @@ func (w *nativeQueue) lookBack(ctx context.Context, c *Client, key string, owner
 	}
 }
 
-// cancel leaves the line by a word. The grant may have come before.
+// cancel cancels a wait, which may already have been granted.
 func cancel(l *lockConn, key string, owner int64) result {
 	reply := l.Do("LOCK.CANCEL", key, ownerToken(owner))
 	if reply.Outcome == history.OK && reply.Value.Num == 1 {
@@ -149,5 +148,5 @@ func cancel(l *lockConn, key string, owner int64) result {
 	return result{outcome: history.Info, why: fmt.Sprintf("cancel: %+v", reply)}
 }
 
-// Final waits until all leases are over.
+// Final waits until all leases have expired.
 func (w *nativeQueue) Final(ctx context.Context, c *Client) { finalLeft(ctx, c, w.o.name) }

@@ -10,11 +10,11 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// sessionLeases are the leases of sessions, in milliseconds.
+// sessionLeases are the leases of sessions in milliseconds.
 var sessionLeases = []int64{1000, 1000, 2500}
 
-// nativeSession is clients whose holds live with a session: the client keeps it alive, or the node does for as
-// long as the connection stands. Clients freeze, hang up, lose their node, and take a session along to another.
+// nativeSession has clients whose holds are bound to a session, which the client keeps alive, or its node while the
+// connection is open. Clients freeze, disconnect, lose their node, and move a session to another one.
 type nativeSession struct {
 	o      *Options
 	keys   *Rotation
@@ -39,7 +39,7 @@ func (w *nativeSession) Checkers() []checker.Func {
 	}
 }
 
-// lockSession is a session of a client with a hold.
+// lockSession is a client's session with one hold.
 type lockSession struct {
 	w          *nativeSession
 	c          *Client
@@ -49,12 +49,12 @@ type lockSession struct {
 	id         int64
 	lease      int64
 	connection bool
-	conn       *lockConn // that the session lives with, or that acquired
+	conn       *lockConn // to which the session is bound, or which acquired
 	fence      int64
-	until      time.Time // the session's end, by the client's own clock, as far as it knows
-	opened     int64     // when the session was asked to live with the connection, on the run's clock
-	heard      int64     // when the connection surely stood
-	closed     int64     // when an end was recorded last
+	until      time.Time // the latest known end of the session by the client's clock
+	opened     int64     // when the session was bound to the connection, by the run's clock
+	heard      int64     // when the connection was last known to be open
+	closed     int64     // when an end was last recorded
 }
 
 func (w *nativeSession) Step(ctx context.Context, c *Client) {
@@ -69,7 +69,7 @@ func (w *nativeSession) Step(ctx context.Context, c *Client) {
 	}
 	defer s.hangUp()
 	if c.chance(0.05) || !s.acquire(ctx) {
-		return // an empty session, and soon one without a client: it ends by itself
+		return // an abandoned session, which expires
 	}
 	for range 1 + c.rng.IntN(4) {
 		if ctx.Err() != nil || !s.live(ctx) {
@@ -79,7 +79,7 @@ func (w *nativeSession) Step(ctx context.Context, c *Client) {
 	s.end(ctx)
 }
 
-// hangUp closes the connection, which may end the session; or may have, if it broke by itself.
+// hangUp closes the connection, which ends a session bound to it. A broken connection may already have ended it.
 func (s *lockSession) hangUp() {
 	if s.connection && s.conn.Broken() {
 		s.closing(s.heard)
@@ -100,7 +100,7 @@ func (s *lockSession) extendBelief(asked time.Time) {
 	s.until = asked.Add(time.Duration(s.lease) * time.Millisecond)
 }
 
-// open makes the session, on a connection of its own.
+// open opens the session on a new connection.
 func (s *lockSession) open(ctx context.Context) bool {
 	l, err := s.c.freshLockConn(ctx)
 	if err != nil {
@@ -124,7 +124,7 @@ func (s *lockSession) open(ctx context.Context) bool {
 	return true
 }
 
-// acquire asks for the lock, bound to the session.
+// acquire acquires the lock in the session.
 func (s *lockSession) acquire(ctx context.Context) bool {
 	left := time.Until(s.until).Milliseconds()
 	if left <= 0 {
@@ -150,11 +150,11 @@ func (s *lockSession) acquire(ctx context.Context) bool {
 
 func (s *lockSession) isLost() bool { return s.conn.lost[party(s.key, s.owner)] == s.fence }
 
-// live is a part of the life of a session. It reports whether it goes on.
+// live performs a random action of a session, and reports whether the session continues.
 func (s *lockSession) live(ctx context.Context) bool {
 	d := s.c.between(0, time.Duration(s.lease)*time.Millisecond/3)
 	if s.connection && s.c.chance(0.2) {
-		d = 2 * time.Duration(s.lease) * time.Millisecond // only the node keeps it
+		d = 2 * time.Duration(s.lease) * time.Millisecond // only the node renews it
 	}
 	if !s.conn.Listen(d, s.isLost) {
 		return s.connection && s.move(ctx)
@@ -183,7 +183,7 @@ func (s *lockSession) keepAlive() bool {
 	return s.answered(r, asked, true)
 }
 
-// check asks whether the lock is still there.
+// check checks that the hold exists.
 func (s *lockSession) check() bool {
 	o := history.Op{F: "check", Key: s.key, Input: []int64{s.owner}}
 	r := s.count(s.c.lockOp(s.conn, []history.Op{o}, func() result {
@@ -192,8 +192,8 @@ func (s *lockSession) check() bool {
 	return s.answered(r, time.Time{}, false)
 }
 
-// answered takes in a reply: yes or no. A no is told by a push, too; and with a connection that stands and a node
-// that serves there is none.
+// answered handles a reply, yes or no. A no is also pushed, and must not come while the connection is open and the node
+// serves.
 func (s *lockSession) answered(r result, asked time.Time, renews bool) bool {
 	if r.outcome != history.OK {
 		return false
@@ -215,7 +215,7 @@ func (s *lockSession) answered(r result, asked time.Time, renews bool) bool {
 	return false
 }
 
-// move takes the session along to another connection, and hangs up the one before.
+// move moves the session to another connection, and closes the previous one.
 func (s *lockSession) move(ctx context.Context) bool {
 	if s.conn.Broken() {
 		s.closing(s.heard)
@@ -231,7 +231,7 @@ func (s *lockSession) move(ctx context.Context) bool {
 	r := l.Do("SESSION.ATTACH", decimal(s.id))
 	if r.Outcome != history.OK || r.Value.Num != 1 {
 		if r.Outcome == history.Info {
-			s.closing(asked) // with which connection it lives is not known
+			s.closing(asked) // the session is bound to one of the two
 		}
 		l.Close()
 		return false
@@ -242,17 +242,17 @@ func (s *lockSession) move(ctx context.Context) bool {
 	return s.check()
 }
 
-// closing records that what the hold is bound to may have ended at any time since start.
+// closing records that the hold's session or connection may have ended at any time since start.
 func (s *lockSession) closing(start int64) {
 	o := history.Op{F: "close", Key: s.key, Input: []int64{s.owner}}
 	s.c.o.Recorder.Since(s.c.worker*maxPipe+closeSlot, o, max(start, s.closed))
 	s.closed = s.c.o.Recorder.Now()
 }
 
-// closeSlot is the slot, among the slots of a pipeline, in which ends of sessions are on record.
+// closeSlot is the slot of a pipeline under which ends of sessions are recorded.
 const closeSlot = noticeSlot - 1
 
-// end is how sessions end: in good order, with the connection (which Step closes), or by silence.
+// end ends the session: gracefully, with the connection (which Step closes), or by silence.
 func (s *lockSession) end(ctx context.Context) {
 	switch s.c.rng.IntN(4) {
 	case 0:
@@ -265,12 +265,12 @@ func (s *lockSession) end(ctx context.Context) {
 		s.closing(s.c.o.Recorder.Now())
 		s.conn.Do("SESSION.CLOSE", decimal(s.id))
 	case 2:
-		// Frozen: only the node of the connection renews it.
+		// Frozen: only the node renews the session.
 		if Sleep(ctx, 2*time.Duration(s.lease)*time.Millisecond) {
 			s.check()
 		}
 	}
 }
 
-// Final waits until all sessions are over.
+// Final waits until all sessions have ended.
 func (w *nativeSession) Final(ctx context.Context, c *Client) { finalLeft(ctx, c, w.o.name) }

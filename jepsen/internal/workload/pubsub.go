@@ -13,42 +13,42 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// hearLimit is how long subscribers may take to hear the last messages, when all is mended: after a partition TCP
-// tries again only now and then.
+// hearLimit bounds the time until subscribers receive the last messages without faults: after a partition, TCP's
+// retransmissions are rare.
 const hearLimit = 30 * time.Second
 
-// pubsub is clients that publish on three channels of a key, alone, in pipelines, by scripts and in transactions,
-// and clients of all nodes that listen to them. The third channel is a shard channel.
+// pubsub has clients that publish on three channels of a key, alone, in pipelines, by scripts and in transactions, and
+// subscribers on all nodes. The third channel is a shard channel.
 type pubsub struct {
 	o    *Options
 	keys *Rotation
 	next atomic.Int64
 
 	mu       sync.Mutex
-	sessions map[*session]struct{} // that listen
+	sessions map[*session]struct{} // subscribers
 }
 
-// session is a connection that listens to channels of a key.
+// session is a connection that is subscribed to channels of a key.
 type session struct {
 	w    *pubsub
-	c    *Client // for the record
-	slot int     // of the client's processes
+	c    *Client // for recording
+	slot int     // its process in the history
 	key  string
 	view int
 	conn *wire.Conn
-	from int64 // all that is published from here on is to be heard
+	from int64 // messages published from here on must be received
 
 	mu    sync.Mutex
 	heard []int64
 	done  chan struct{} // closed when the session has ended
-	// life is how long the session goes on. Final sets until: what was acknowledged by then is to be heard.
+	// life is how long the session lasts. Final sets until: messages acknowledged by then must be received.
 	life  time.Duration
 	until int64
 }
 
-// views are how a session listens.
+// views are the ways to subscribe.
 var views = []struct {
-	words    []string // the channel's number or pattern follows the key
+	words    []string // followed by the channel's number or pattern
 	channels int64    // as bits
 }{
 	{[]string{"SUBSCRIBE", "/0"}, 1},
@@ -118,7 +118,7 @@ func onAll(replies []wire.Reply) result {
 	return onInteger(replies[0])
 }
 
-// subscribe begins a session, if the client has a process left for it.
+// subscribe starts a session, if the client has a free process in the history.
 func (w *pubsub) subscribe(ctx context.Context, c *Client, key string) {
 	s := &session{w: w, c: c, key: key, view: c.rng.IntN(len(views)), done: make(chan struct{})}
 	s.life = c.between(200*time.Millisecond, 8*time.Second)
@@ -132,11 +132,11 @@ func (w *pubsub) subscribe(ctx context.Context, c *Client, key string) {
 	go s.run()
 }
 
-// claim finds a process of the client for a session.
+// claim finds a free process of the client for a session.
 func (w *pubsub) claim(s *session) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	taken := map[int]bool{0: true} // the client's own
+	taken := map[int]bool{0: true} // the client's own process
 	for other := range w.sessions {
 		if other.c == s.c {
 			taken[other.slot] = true
@@ -187,7 +187,7 @@ func (s *session) receive(v protocol.Value) {
 	}
 }
 
-// run listens until the connection is lost, or the session's time is over, and records what was heard.
+// run receives messages until the connection is lost or the session's life ends, and records them.
 func (s *session) run() {
 	defer close(s.done)
 	defer s.w.release(s)
@@ -209,14 +209,14 @@ func (s *session) run() {
 	}
 }
 
-// Final publishes once more on all channels that have a listener, and waits until all have heard that.
+// Final publishes again on all channels with subscribers, and waits until all have received that.
 func (w *pubsub) Final(ctx context.Context, c *Client) {
 	w.mu.Lock()
 	sessions := map[*session]struct{}{}
 	keys := map[string]bool{}
 	for s := range w.sessions {
 		s.mu.Lock()
-		s.until = -1 // goes on until told otherwise
+		s.until = -1 // until stopped
 		s.mu.Unlock()
 		sessions[s] = struct{}{}
 		keys[s.key] = true
@@ -251,7 +251,7 @@ func (w *pubsub) Final(ctx context.Context, c *Client) {
 	}
 }
 
-// allHeard reports whether every session has ended, or heard one of the last messages of each of its channels.
+// allHeard reports whether every session has ended or received one of the last messages of each of its channels.
 func allHeard(sessions map[*session]struct{}, last []int64) bool {
 	for s := range sessions {
 		want := 1

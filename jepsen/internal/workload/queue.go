@@ -12,11 +12,11 @@ import (
 	"github.com/holdfast/holdfast/jepsen/internal/wire"
 )
 
-// waitChoices are for how long clients wait for an element, in milliseconds.
+// waitChoices are the timeouts of waits for an element in milliseconds.
 var waitChoices = []int64{100, 500, 1500, 3000}
 
-// queue is lists that clients push to at one end, and wait for at the other: BLPOP, BLMOVE, BLMPOP, and the
-// words that do not wait. What is moved goes to the list of what is done.
+// queue has clients that push to one end of lists and pop at the other: BLPOP, BLMOVE, BLMPOP, and the commands that do
+// not block. Moved elements go to the list of done ones.
 type queue struct {
 	o    *Options
 	keys *Rotation
@@ -35,7 +35,7 @@ func (w *queue) Checkers() []checker.Func {
 	}
 }
 
-// done is the list of what was moved out of a queue.
+// done returns the list of elements moved out of a queue.
 func done(key string) string { return key + "/done" }
 
 var (
@@ -61,7 +61,7 @@ func (w *queue) Step(ctx context.Context, c *Client) {
 	}
 }
 
-// push pushes one to three elements, alone, by script, or in a transaction.
+// push pushes one to three elements, alone, by script or in a transaction.
 func (w *queue) push(ctx context.Context, c *Client, key string) result {
 	op := history.Op{F: "push", Key: key}
 	words := []string{}
@@ -86,10 +86,10 @@ func (w *queue) push(ctx context.Context, c *Client, key string) result {
 	})
 }
 
-// onLast reads the last number of a transaction.
+// onLast reads the last number of a transaction's replies.
 func onLast(r wire.Reply, conn *wire.Conn) result {
 	if r.Outcome != history.OK {
-		conn.Close() // MULTI must not reach the next
+		conn.Close() // an open MULTI must not affect the next operation
 		return not(r)
 	}
 	if len(r.Value.Elems) == 0 {
@@ -98,7 +98,7 @@ func onLast(r wire.Reply, conn *wire.Conn) result {
 	return onInteger(wire.Reply{Value: r.Value.Elems[len(r.Value.Elems)-1], Outcome: history.OK})
 }
 
-// pop waits for an element. A wait that ends by time is none before its time is over.
+// pop waits for an element. A wait must not time out early.
 func (w *queue) pop(ctx context.Context, c *Client, key string) result {
 	wait := waitChoices[c.rng.IntN(len(waitChoices))]
 	seconds := strconv.FormatFloat(float64(wait)/1000, 'f', -1, 64)
@@ -114,7 +114,7 @@ func (w *queue) pop(ctx context.Context, c *Client, key string) result {
 	})
 }
 
-// try takes an element if there is one.
+// try pops an element without waiting.
 func (w *queue) try(ctx context.Context, c *Client, key string) result {
 	way := c.rng.IntN(4)
 	return c.op(ctx, popOp(key, 0, way == 0), func(x exchange) result {
@@ -123,7 +123,7 @@ func (w *queue) try(ctx context.Context, c *Client, key string) result {
 			return onElement(x.do("LMOVE", key, done(key), "LEFT", "RIGHT"))
 		case 1:
 			return onElement(x.do("LPOP", key))
-		case 2: // a script does not wait
+		case 2: // scripts do not block
 			return onElement(x.eval(popByScript, thenLoad, []string{key}))
 		}
 		r := x.conn.Pipeline([][]string{{"MULTI"}, {"BLPOP", key, "0"}, {"EXEC"}})[2]
@@ -146,7 +146,7 @@ func popOp(key string, waitMillis int64, moves bool) history.Op {
 	return op
 }
 
-// onElement reads the element that was taken, wherever the reply has it, or null as nothing.
+// onElement reads the popped element from any form of reply; null is no element.
 func onElement(r wire.Reply) result {
 	if r.Outcome != history.OK {
 		return not(r)
@@ -158,7 +158,7 @@ func onElement(r wire.Reply) result {
 	return onValue(wire.Reply{Value: v, Outcome: history.OK})
 }
 
-// Final reads what is left, and what was moved.
+// Final reads the remaining and the moved elements.
 func (w *queue) Final(ctx context.Context, c *Client) {
 	readAll(ctx, c, w.keys, func(ctx context.Context, c *Client, key string) result {
 		w.list(ctx, c, key, "done", done(key))

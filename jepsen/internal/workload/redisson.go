@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// The scripts of Redisson 4.7.0, in the same spelling: its lock and read-write lock, and their renewal.
+// The scripts of Redisson 4.7.0, with identical text: its lock and read-write lock, and their renewal.
 var (
 	rLock = newLua(`if ((redis.call('exists', KEYS[1]) == 0) or (redis.call('hexists', KEYS[1], ARGV[2]) == 1)) then redis.call('hincrby', KEYS[1], ARGV[2], 1); redis.call('pexpire', KEYS[1], ARGV[1]); return nil; end; return redis.call('pttl', KEYS[1]);`)
 
@@ -30,13 +30,13 @@ var (
 	rWriteUnlock = newLua(`local val = redis.call('get', KEYS[3]); if val ~= false then return tonumber(val);end; local mode = redis.call('hget', KEYS[1], 'mode'); if (mode == false) then redis.call(ARGV[4], KEYS[2], ARGV[1]); redis.call('set', KEYS[3], 1, 'px', ARGV[5]); return nil; end;if (mode == 'write') then local lockExists = redis.call('hexists', KEYS[1], ARGV[3]); if (lockExists == 0) then return nil;else local counter = redis.call('hincrby', KEYS[1], ARGV[3], -1); if (counter > 0) then redis.call('pexpire', KEYS[1], ARGV[2]); redis.call('set', KEYS[3], 0, 'px', ARGV[5]); return 0; else redis.call('hdel', KEYS[1], ARGV[3]); if (redis.call('hlen', KEYS[1]) == 1) then redis.call('del', KEYS[1]); redis.call(ARGV[4], KEYS[2], ARGV[1]); else redis.call('hset', KEYS[1], 'mode', 'read'); end; redis.call('set', KEYS[3], 1, 'px', ARGV[5]); return 1; end; end; end; return nil;`)
 )
 
-// latchMillis is how long an unlock's result is kept for a client that asks again.
+// latchMillis is how long the result of an unlock is stored for a client that repeats it.
 const latchMillis = 15_000
 
-// rKind is a kind of lock of Redisson: the functions of an operation on record, and the scripts.
+// rKind is one of Redisson's locks: the recorded operations' names, and the scripts.
 type rKind struct {
 	acquire, extend, release string
-	channel                  string // before the key's name
+	channel                  string // prefix of the key's name
 	lock, unlock, renew      func(x exchange, key, owner string, ttlMillis int64) wire.Reply
 }
 
@@ -96,8 +96,8 @@ var writeKind = rKind{
 	},
 }
 
-// redisson is clients that take locks as Redisson does: a client that does not get the lock listens to the lock's
-// channel, and tries again when the lock is given back, or its lease is over.
+// redisson has clients that take locks as Redisson does: a refused client subscribes to the lock's channel, and tries
+// again when the lock is released or its lease ends.
 type redisson struct {
 	o      *Options
 	keys   *Rotation
@@ -124,21 +124,21 @@ func newRWLock(o *Options) Workload {
 	}
 }
 
-// wakeBounds say how late a message of a lock that was given back may come.
+// wakeBounds bounds the delay of the message about a released lock.
 func wakeBounds(o *Options) checker.TTLBounds {
 	return checker.TTLBounds{Late: 2 * time.Second, Settle: o.Settle}
 }
 
 func (w *redisson) Checkers() []checker.Func { return w.judges }
 
-// rHold is an owner's attempt.
+// rHold is an owner's attempt to hold a lock.
 type rHold struct {
 	*rKind
 	key   string
 	slot  int
 	owner int64
 	ttl   int64
-	until time.Time // the lease's end, counted from before the request
+	until time.Time // end of the lease, counted from before the request
 }
 
 func (w *redisson) Step(ctx context.Context, c *Client) {
@@ -149,14 +149,14 @@ func (w *redisson) Step(ctx context.Context, c *Client) {
 		ttl: leaseChoices[c.rng.IntN(len(leaseChoices))],
 	}
 	if w.o.name == "rwlock" {
-		// A reader's renewal sets the lease of all readers: Redisson renews by one watchdog time-out.
+		// A reader's renewal sets the lease of all readers, since Redisson renews with one watchdog timeout.
 		h.ttl = leaseChoices[n%len(leaseChoices)]
 		if h.rKind = &writeKind; c.chance(0.6) {
 			h.rKind = &readKind
 		}
 	}
 	if !w.take(ctx, c, h) || c.chance(0.1) {
-		return // or a holder that crashed: the lease ends
+		return // or a crashed holder, whose lease expires
 	}
 	for range c.rng.IntN(3) {
 		if !Sleep(ctx, time.Duration(c.rng.Float64()*0.5*float64(time.Until(h.until)))) {
@@ -169,7 +169,7 @@ func (w *redisson) Step(ctx context.Context, c *Client) {
 	w.do(ctx, c, h, h.release)
 }
 
-// take takes the lock, and waits for it.
+// take acquires the lock, waiting for it.
 func (w *redisson) take(ctx context.Context, c *Client, h *rHold) bool {
 	left, granted := w.do(ctx, c, h, h.acquire)
 	if granted || left < 0 || c.chance(0.3) { // without waiting
@@ -207,7 +207,7 @@ func (w *redisson) take(ctx context.Context, c *Client, h *rHold) bool {
 	return false
 }
 
-// do does and records a step. left is what is left of another's lease, -1 if that is not known.
+// do performs and records a script. left is the remaining lease of another owner, or -1 if unknown.
 func (w *redisson) do(ctx context.Context, c *Client, h *rHold, f string) (left int64, granted bool) {
 	c.hop()
 	run := map[string]func(exchange, string, string, int64) wire.Reply{
@@ -236,7 +236,7 @@ func (w *redisson) do(ctx context.Context, c *Client, h *rHold, f string) (left 
 	return left, granted
 }
 
-// read reads the reply of a script as 1, or 0 when another has the lock.
+// read reads the reply of a script as 1, or as 0 if another owner has the lock.
 func (h *rHold) read(f string, r wire.Reply) result {
 	switch {
 	case r.Outcome != history.OK:
@@ -250,8 +250,8 @@ func (h *rHold) read(f string, r wire.Reply) result {
 	case r.Value.IsNull():
 		return ok(0)
 	}
-	return ok(1) // 0: others read, 1: the lock is free
+	return ok(1) // 0: readers remain, 1: the lock is free
 }
 
-// Final reads nothing: the checkers need no more than what clients were told.
+// Final reads nothing: the replies are enough for the checkers.
 func (w *redisson) Final(context.Context, *Client) {}

@@ -10,15 +10,14 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// registerValues is the number of values written: few, so that compare-and-set often succeeds.
+// registerValues is the number of values written; it is small, so that compare-and-set often succeeds.
 const registerValues = 5
 
 // compareAndSet is the script of every tutorial.
 var compareAndSet = newLua(
 	`if redis.call("get", KEYS[1]) == ARGV[1] then redis.call("set", KEYS[1], ARGV[2]) return 1 else return 0 end`)
 
-// register is SET, GET and compare-and-set, the last by script, by WATCH and EXEC,
-// and by SET IFEQ where the server has that.
+// register has SET, GET and compare-and-set: by script, by WATCH and EXEC, and by SET IFEQ where the server has it.
 type register struct {
 	o    *Options
 	keys *Rotation
@@ -66,7 +65,7 @@ func (w *register) read(ctx context.Context, c *Client, key string) result {
 	})
 }
 
-// pipeline writes and reads several registers in one go.
+// pipeline writes and reads several registers in one pipeline.
 func (w *register) pipeline(ctx context.Context, c *Client) {
 	var ops []piped
 	first := c.rng.IntN(len(w.keys.slots))
@@ -97,8 +96,8 @@ func (w *register) cas(c *Client, key, from, to string) func(exchange) result {
 	}
 }
 
-// watchAndSet is compare-and-set by optimistic locking. An EXEC that answers null saw another
-// value in between: nothing was done, and nothing is said about the value.
+// watchAndSet is compare-and-set by optimistic locking. After a null from EXEC, the key changed in between and nothing
+// was done; the value is unknown.
 func watchAndSet(x exchange, key, from, to string) result {
 	head := x.conn.Pipeline([][]string{{"WATCH", key}, {"GET", key}})
 	for _, r := range head {
@@ -127,7 +126,7 @@ func watchAndSet(x exchange, key, from, to string) result {
 
 func (w *register) Final(ctx context.Context, c *Client) { readAll(ctx, c, w.keys, w.read) }
 
-// readAll reads every key that there ever was, each through some node.
+// readAll reads every key that existed, each through a random node.
 func readAll(ctx context.Context, c *Client, keys *Rotation, read func(context.Context, *Client, string) result) {
 	for _, key := range keys.All() {
 		c.hop()
@@ -161,7 +160,7 @@ func onOKOrNull(r wire.Reply) result {
 	return unexpected(r)
 }
 
-// onFlag reads an integer: 1 is yes, everything else (0; redsync's -1) is no.
+// onFlag reads an integer: 1 is yes, any other (0; redsync's -1) is no.
 func onFlag(r wire.Reply) result {
 	switch {
 	case r.Outcome != history.OK:
@@ -185,7 +184,7 @@ func onInteger(r wire.Reply) result {
 	return ok(r.Value.Num)
 }
 
-// onValue reads a decimal, or null as nothing.
+// onValue reads a decimal; null is no value.
 func onValue(r wire.Reply) result {
 	if r.Outcome != history.OK {
 		return not(r)

@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast/holdfast/jepsen/internal/wire"
 )
 
-// copies is the number of keys that a script writes the same value to.
+// copies is the number of keys to which a script writes the same value.
 const copies = 4
 
 var (
@@ -20,12 +20,12 @@ var (
 	readCopies  = newLua(`local r = {} for i = 1, #KEYS do r[i] = redis.call("get", KEYS[i]) end return r`)
 	casCopies   = newLua(`for i = 1, #KEYS do if redis.call("get", KEYS[i]) ~= ARGV[1] then return 0 end end
 for i = 1, #KEYS do redis.call("set", KEYS[i], ARGV[2]) end return 1`)
-	// writeAndSpin writes, and then runs over every budget.
+	// writeAndSpin writes, and then exceeds every budget.
 	writeAndSpin = newLua(`for i = 1, #KEYS do redis.call("set", KEYS[i], ARGV[1]) end while true do end`)
 )
 
-// scripted is a register of several copies that scripts change: a client that sees two values has seen
-// half a script. A script that runs over a budget must leave nothing behind.
+// scripted has a register of several copies that scripts change: a client that reads two values has seen half a script.
+// A script that exceeds a budget must leave no change.
 type scripted struct {
 	o    *Options
 	keys *Rotation
@@ -60,7 +60,7 @@ func (w *scripted) Step(ctx context.Context, c *Client) {
 			return onOK(x.eval(writeCopies, f, keys, decimal(value)))
 		})
 	case p < 0.705 && w.o.Features.Budget:
-		// A value of its own: if the value is ever seen, the script left something behind.
+		// The value is unique: reading it proves that the script left a change.
 		spun := registerValues + c.rng.Int64N(1e6)
 		r = c.op(ctx, history.Op{F: "write", Key: key, Input: []int64{spun}}, func(x exchange) result {
 			return onOK(x.eval(writeAndSpin, f, keys, decimal(spun)))
@@ -76,7 +76,7 @@ func (w *scripted) Step(ctx context.Context, c *Client) {
 	}
 }
 
-// read takes all copies: by script, with MGET, or in a transaction.
+// read reads all copies: by script, with MGET, or in a transaction.
 func (w *scripted) read(ctx context.Context, c *Client, key string) result {
 	keys := copiesOf(key)
 	kind := c.rng.IntN(3)
@@ -102,7 +102,7 @@ func (w *scripted) read(ctx context.Context, c *Client, key string) result {
 	})
 }
 
-// onCopies reads all copies; a missing copy among others is a value of its own.
+// onCopies reads all copies; a missing one counts as a value of its own.
 func onCopies(r wire.Reply) result {
 	if r.Outcome != history.OK {
 		return not(r)
@@ -127,7 +127,7 @@ func onCopies(r wire.Reply) result {
 
 func (w *scripted) Final(ctx context.Context, c *Client) { readAll(ctx, c, w.keys, w.read) }
 
-// script is a Lua script with the name for EVALSHA.
+// script is a Lua script with its SHA1 for EVALSHA.
 type script struct{ source, sha string }
 
 func newLua(source string) script {
@@ -135,17 +135,17 @@ func newLua(source string) script {
 	return script{source, hex.EncodeToString(sum[:])}
 }
 
-// fallback is what a library does on NOSCRIPT.
+// fallback is a library's reaction to NOSCRIPT.
 type fallback uint8
 
 const (
 	// thenEval sends the source with EVAL (redsync, node-redlock, ioredis).
 	thenEval fallback = iota
-	// thenLoad sends SCRIPT LOAD, and EVALSHA again (redis-py, Redisson, redlock-rb).
+	// thenLoad sends SCRIPT LOAD, then EVALSHA again (redis-py, Redisson, redlock-rb).
 	thenLoad
 )
 
-// eval runs a script as libraries do: by its hash first. NOSCRIPT says that nothing was done.
+// eval runs a script as libraries do, first by its hash. A NOSCRIPT reply means that nothing was done.
 func (x exchange) eval(s script, f fallback, keys []string, args ...string) wire.Reply {
 	words := evalWords("EVALSHA", s.sha, keys, args)
 	r := x.do(words...)

@@ -11,13 +11,13 @@ import (
 	"github.com/holdfast/holdfast/jepsen/internal/wire"
 )
 
-// lateBound is how long a key may outlive the TTL while nothing is broken.
+// lateBound bounds how long a key may outlive its TTL without faults.
 const lateBound = time.Second
 
-// ttlKeys is how many keys are watched at a time.
+// ttlKeys is the number of keys watched at a time.
 const ttlKeys = 24
 
-// expiry is keys with a TTL that clients watch die.
+// expiry has keys with a TTL, whose expiry clients watch.
 type expiry struct {
 	o *Options
 
@@ -47,7 +47,7 @@ func (w *expiry) Step(ctx context.Context, c *Client) {
 	}
 }
 
-// create sets a key, in one of several ways, and sometimes lengthens its life once.
+// create sets a key in one of several ways, and sometimes extends its TTL once.
 func (w *expiry) create(ctx context.Context, c *Client) {
 	ttl := ttlChoices[c.rng.IntN(len(ttlChoices))]
 	w.mu.Lock()
@@ -67,8 +67,7 @@ func (w *expiry) create(ctx context.Context, c *Client) {
 	if c.chance(0.3) && Sleep(ctx, c.between(0, time.Duration(ttl)*time.Millisecond)) {
 		c.hop()
 		more := ttlChoices[c.rng.IntN(len(ttlChoices))]
-		// Only ever longer: what a shorter TTL means while another client looks is
-		// told by no order of replies.
+		// The TTL is only extended: no order of replies tells what a shorter one means to a concurrent reader.
 		if more < ttl {
 			return
 		}
@@ -134,7 +133,7 @@ func onPresence(r wire.Reply) result {
 	return unexpected(r)
 }
 
-// Final looks at the last keys once more, when all are due.
+// Final reads the last keys again when all have expired.
 func (w *expiry) Final(ctx context.Context, c *Client) {
 	longest := time.Duration(ttlChoices[len(ttlChoices)-1]) * time.Millisecond
 	if !Sleep(ctx, longest+lateBound) {

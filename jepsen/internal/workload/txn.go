@@ -12,11 +12,11 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// groupSize is the number of lists that a transaction may touch.
+// groupSize is the number of lists in a transaction.
 const groupSize = 3
 
-// txn is transactions on a few lists at once: MULTI … EXEC, and WATCH, GET, MULTI … EXEC, where
-// the reads come before and EXEC proves that the reads still hold.
+// txn has transactions on a few lists: MULTI … EXEC, and WATCH, GET, MULTI … EXEC, where EXEC proves that the earlier
+// reads still hold.
 type txn struct {
 	groups *Rotation
 	next   *atomic.Int64
@@ -42,7 +42,7 @@ func (w *txn) Step(ctx context.Context, c *Client) {
 	}
 	do := multi
 	if c.chance(0.4) {
-		// Reads come first in this form: none of them sees the transaction's own appends.
+		// In this form reads come first, so that none sees the transaction's own appends.
 		slices.SortStableFunc(steps, func(a, b history.Micro) int { return -cmpString(a.F, b.F) })
 		do = optimistic
 	}
@@ -90,7 +90,7 @@ func multi(x exchange, steps []history.Micro) result {
 	return onExec(replies[len(replies)-1], steps, 0)
 }
 
-// optimistic watches, reads, and appends only if nothing has changed since.
+// optimistic watches, reads, and appends only if nothing has changed.
 func optimistic(x exchange, steps []history.Micro) result {
 	watch := []string{"WATCH"}
 	reads := [][]string{nil}
@@ -104,7 +104,7 @@ func optimistic(x exchange, steps []history.Micro) result {
 	replies := x.conn.Pipeline(reads)
 	for _, r := range replies {
 		if r.Outcome != history.OK {
-			return failed(r.Why) // nothing but reads so far
+			return failed(r.Why) // only reads so far
 		}
 	}
 	seen := slices.Clone(steps)
@@ -140,7 +140,7 @@ func onExec(exec wire.Reply, steps []history.Micro, done int) result {
 	return result{outcome: history.OK, txn: seen}
 }
 
-// setList sets the list of a read from its reply. Of an append's reply it checks only the kind.
+// setList sets the list of a read from its reply. Of an append's reply it only checks the type.
 func setList(m *history.Micro, v protocol.Value) error {
 	if m.F != "r" {
 		if v.Kind != protocol.KindInteger {

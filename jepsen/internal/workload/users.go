@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast/holdfast/jepsen/internal/wire"
 )
 
-// user is a user of the workload users, with the range of its keys and its values.
+// user is a user of the workload, with its own key prefix and range of values.
 type user struct {
 	name, password string
 	checker.Owner
@@ -23,7 +23,7 @@ var (
 	bob   = &user{"bob", "bob-secret", checker.Owner{Prefix: "users:b:", First: 200, Last: 204, MaxKeys: 3}}
 )
 
-// other is the user whose keys u must not touch.
+// other returns the user whose keys u must not touch.
 func (u *user) other() *user {
 	if u == alice {
 		return bob
@@ -31,7 +31,7 @@ func (u *user) other() *user {
 	return alice
 }
 
-// WriteUsers writes the files of users and of quotas into a folder. With open, clients need no password.
+// WriteUsers writes the files of users and quotas to a folder. With open, clients need no password.
 func WriteUsers(dir string, open bool) (aclFile, quotaFile string, err error) {
 	var rules, quotas strings.Builder
 	if open {
@@ -51,7 +51,7 @@ func WriteUsers(dir string, open bool) (aclFile, quotaFile string, err error) {
 }
 
 var (
-	// These touch a key that they do not declare.
+	// These scripts touch undeclared keys.
 	setUndeclared  = newLua(`return redis.call("set", ARGV[1], ARGV[2])`)
 	trySetting     = newLua(`return redis.pcall("set", ARGV[1], ARGV[2])`)
 	readUndeclared = newLua(`return redis.call("get", ARGV[1])`)
@@ -59,14 +59,14 @@ var (
 	setDeclared = newLua(`return redis.call("set", KEYS[1], ARGV[1])`)
 )
 
-// users is registers of two users, one of them with a quota, each of whom tries the other's keys, too. A client is one
-// of them, and now and then becomes the other.
+// users has registers of two users, one of them with a quota, who also try each other's keys. A client is one of them,
+// and sometimes changes to the other.
 type users struct {
 	*register
 	keys map[*user]*Rotation
 }
 
-// userSlots is the number of keys that a user writes at a time: more than the quota.
+// userSlots is the number of keys that a user writes concurrently: more than the quota.
 const userSlots = 5
 
 func newUsers(o *Options) Workload {
@@ -109,7 +109,7 @@ func (w *users) use(ctx context.Context, c *Client) {
 	case p < 0.35:
 		r = w.read(ctx, c, key)
 	case p < 0.5:
-		// A key of before takes a place of the quota until it is deleted.
+		// A former key counts toward the quota until it is deleted.
 		if all := keys.All(); c.chance(0.5) {
 			key = all[c.rng.IntN(len(all))]
 		}
@@ -131,7 +131,7 @@ func (w *users) use(ctx context.Context, c *Client) {
 	}
 }
 
-// write sets a key in one of several ways. None of them sets anything else.
+// write returns one of several ways to set a key. None has another effect.
 func (w *users) write(c *Client, key, value string) func(exchange) result {
 	kind := c.rng.IntN(4)
 	return func(x exchange) result {
@@ -144,19 +144,19 @@ func (w *users) write(c *Client, key, value string) func(exchange) result {
 		default:
 			r = x.do("SET", key, value)
 		}
-		if strings.HasPrefix(r.Why, "QUOTA ") { // of a script: it had done nothing else
+		if strings.HasPrefix(r.Why, "QUOTA ") { // of a script that has changed nothing
 			return failed(r.Why)
 		}
 		return onOK(r)
 	}
 }
 
-// inTransaction is the reply to a command in MULTI and EXEC.
+// inTransaction returns the reply of a command in MULTI and EXEC.
 func inTransaction(x exchange, words ...string) wire.Reply {
 	exec := x.conn.Pipeline([][]string{{"MULTI"}, words, {"EXEC"}})[2]
 	switch {
 	case exec.Outcome == history.OK && exec.Value.IsNull():
-		return wire.Reply{Outcome: history.Fail, Why: "conflict"} // with a WATCH of before
+		return wire.Reply{Outcome: history.Fail, Why: "conflict"} // with an earlier WATCH
 	case exec.Outcome != history.OK || len(exec.Value.Elems) != 1:
 		return exec
 	}
@@ -167,7 +167,7 @@ func inTransaction(x exchange, words ...string) wire.Reply {
 	return exec
 }
 
-// count counts the keys of the client's user, of all that there ever were.
+// count counts the keys of the client's user, among all that existed.
 func (w *users) count(ctx context.Context, c *Client) {
 	if all := w.keys[c.user].All(); len(all) > 0 {
 		c.op(ctx, history.Op{F: "count", Key: c.user.Prefix + "*"}, func(x exchange) result {
@@ -176,14 +176,14 @@ func (w *users) count(ctx context.Context, c *Client) {
 	}
 }
 
-// The beginnings of refusals.
+// The prefixes of refusals.
 const (
 	noPermission = "NOPERM this user has no permissions to access one of the keys used as arguments"
 	noKeyOfUser  = "ERR The user executing the script can't access at least one of the keys mentioned in the command " +
 		"arguments"
 )
 
-// trespasses are ways to touch a key of the other user. A value that they write is the client's user's.
+// trespasses are ways to touch a key of the other user. Values that they write belong to the client's user.
 var trespasses = []struct {
 	refusal string
 	try     func(x exchange, own, key, value string) wire.Reply
@@ -216,8 +216,8 @@ var trespasses = []struct {
 	}},
 }
 
-// trespass tries a key of the other user. The value is one that no user writes to its own keys, so that what such a
-// command did to those shows, too.
+// trespass tries a key of the other user. Its value is one that no user writes to its own keys, so that an effect there
+// would show.
 func (w *users) trespass(ctx context.Context, c *Client) {
 	kind := c.rng.IntN(len(trespasses))
 	_, own := w.keys[c.user].Pick(c.rng)

@@ -1,15 +1,13 @@
-// Package workload holds what the clients do, and which checkers judge that.
+// Package workload has the actions of clients, and the checkers that judge them.
 //
-// Each workload is a file: the round that a client goes through again and again, the reads
-// at the end, and the checkers. Clients speak the wire dialects of stock lock libraries
-// (dialect.go): the same commands in the same order, scripts by EVALSHA with the library's
-// fallback and retries, each on record as an operation.
+// Each workload is a file: the step that a client repeats, the reads at the end, and the checkers. Clients speak the
+// dialects of stock lock libraries (dialect.go): the same commands in the same order, scripts by EVALSHA with the
+// library's fallback and retries, each recorded as an operation.
 //
-// It promises: everything that was sent is recorded before the first byte leaves; the
-// outcome recorded is package wire's; keys are given up for new ones before
-// so much is unknown about them that a checker would search for ever ([Rotation]).
+// It promises: everything sent is recorded before the first byte leaves; the recorded outcome is package wire's; keys
+// are replaced by new ones before a checker would have to search through too many unknown outcomes ([Rotation]).
 //
-// A workload knows nothing of faults. Start reading at [Workload], then register.go.
+// A workload is independent of the faults. Start reading at [Workload], then register.go.
 package workload
 
 import (
@@ -29,63 +27,62 @@ import (
 	"github.com/holdfast/holdfast/jepsen/internal/history"
 )
 
-// Service is what clients connect to.
+// Service is the service that clients connect to.
 type Service interface {
-	// Nodes are the names that clients choose from.
+	// Nodes returns the names that clients choose from.
 	Nodes() []string
-	// Sides is the number of sides that there are.
+	// Sides returns the number of sides.
 	Sides() int
-	// Dial connects to a node. A client has a side: the node beside it, with
-	// which it may be cut off from the others.
+	// Dial connects to a node. A client's side is the node beside it, with which it may be cut off.
 	Dial(ctx context.Context, side int, node string) (net.Conn, error)
 }
 
-// Features are what a target can do beyond Redis 7.0.
+// Features are a target's extensions of Redis 7.0.
 type Features struct {
-	Hashes bool // HSET and the rest
+	Hashes bool // HSET and others
 	IfEq   bool // SET … IFEQ, DELEX
-	Budget bool // a script that runs over the budget is stopped and leaves nothing behind
-	Native bool // LOCK.ACQUIRE and the rest
+	Budget bool // a script that exceeds its budget is stopped and has no effect
+	Native bool // LOCK.ACQUIRE and others
 	Users  bool // the nodes have the files of [WriteUsers]
 }
 
-// Workload is what clients do, and which checkers judge that.
+// Workload is a kind of clients, and the checkers that judge them.
 type Workload interface {
-	// Step is a round of a client.
+	// Step performs a client's next round.
 	Step(ctx context.Context, c *Client)
-	// Final reads what must be read when everything is whole again.
+	// Final performs the last reads, without faults.
 	Final(ctx context.Context, c *Client)
-	// Checkers judge the operations of this workload.
+	// Checkers returns the checkers of this workload's operations.
 	Checkers() []checker.Func
 }
 
-// Options bear on all workloads of a run.
+// Options are the options of all workloads of a run.
 type Options struct {
 	Service     Service
 	Recorder    *history.Recorder
 	Seed        uint64
 	Concurrency int
-	// Rate is the number of rounds a second that all clients together begin, at most.
+	// Rate limits the rounds per second of all clients together.
 	Rate     float64
-	Timeout  time.Duration // of an exchange
+	Timeout  time.Duration // of one exchange
 	Features Features
-	// Drift is the bound on clock rate errors that the run's faults keep to.
+	// Drift bounds the errors of clock rates.
 	Drift float64
-	// Drivers are the shell's commands that run clients of libraries, for the workload library.
+	// Drivers are the shell commands that run clients of the workload library.
 	Drivers []string
-	// Settle is how long after a fault the service may take until clocks run again.
+	// Settle is added to the end of every fault: see [checker.TTLBounds].
 	Settle time.Duration
 
-	name string // of the one workload that gets these; also the prefix of its keys
+	name string // of one workload; also its keys' prefix
 }
 
-// builder makes a workload, which gets share parts of the clients of a run of several.
+// builder builds a workload; share is its part of the clients, relative to the others.
 type builder struct {
 	share int
 	build func(*Options) Workload
 }
 
-// builders are the workloads by name. Locks get more clients, as locks are held.
+// builders are the workloads by name. Those with locks have more clients, since locks are held.
 var builders = map[string]builder{
 	"register":    {3, newRegister},
 	"counter":     {2, newCounter},
@@ -111,28 +108,28 @@ var builders = map[string]builder{
 	"library":       {4, newLibrary},
 }
 
-// leftOut reports whether "all" does not stand for a workload: byName, and what the target cannot do.
+// leftOut reports whether "all" excludes a workload: it is in byName, or the target lacks a feature.
 func leftOut(name string, f Features) bool {
 	return slices.Contains(byName, name) || strings.HasPrefix(name, "native") && !f.Native ||
 		name == "users" && !f.Users
 }
 
-// byName are the workloads that "all" leaves out: unfencedset is expected to fail, onelock is drawn, and library needs
-// what the libraries need.
+// byName lists workloads that "all" excludes: unfencedset is expected to fail, onelock is for pictures, and library
+// needs toolchains.
 var byName = []string{"unfencedset", "onelock", "library"}
 
-// Names are the workloads that there are. All but unfencedset are expected to be valid.
+// Names returns the workloads' names. All but unfencedset are expected to be valid.
 func Names() []string { return slices.Sorted(maps.Keys(builders)) }
 
-// Load is a workload and its clients.
+// Load is a workload with its clients.
 type Load struct {
 	Name string
 	Workload
 	clients []int
 }
 
-// Build makes workloads from a list of names, and deals the clients out to them; "all" stands for
-// every workload but those left out.
+// Build builds workloads from a list of names and distributes the clients; "all" stands for all workloads that it does
+// not exclude.
 func Build(list string, o *Options) ([]Load, error) {
 	var names []string
 	for name := range strings.SplitSeq(list, ",") {
@@ -168,8 +165,8 @@ func Build(list string, o *Options) ([]Load, error) {
 	return loads, nil
 }
 
-// deal says how many clients each workload gets. One client alone never meets another: each gets two, then
-// the next client goes to the workload that has the smallest part of its share.
+// deal returns the number of clients of each workload. Each gets two, since one alone meets nobody; each further client
+// goes to the workload with the smallest part of its share.
 func deal(names []string, clients int) []int {
 	counts := make([]int, len(names))
 	for given := range clients {
@@ -186,7 +183,7 @@ func deal(names []string, clients int) []int {
 	return counts
 }
 
-// Run lets the clients go round until ctx is done.
+// Run runs the clients until ctx is done.
 func Run(ctx context.Context, loads []Load, o *Options) {
 	var wg sync.WaitGroup
 	pause := float64(o.Concurrency) / o.Rate * float64(time.Second)
@@ -204,7 +201,7 @@ func Run(ctx context.Context, loads []Load, o *Options) {
 	wg.Wait()
 }
 
-// Final does the last reads of every workload, one client each.
+// Final performs the last reads of every workload, with one client each.
 func Final(ctx context.Context, loads []Load, o *Options) {
 	var wg sync.WaitGroup
 	for worker, l := range loads {
@@ -217,7 +214,7 @@ func Final(ctx context.Context, loads []Load, o *Options) {
 	wg.Wait()
 }
 
-// Results judges a history, one checker after the other: each workload's checkers see the workload's operations.
+// Results judges a history, one checker after another. Each workload's checkers see only its operations.
 func Results(loads []Load, h *history.History) iter.Seq[checker.Result] {
 	return func(yield func(checker.Result) bool) {
 		for _, w := range loads {
@@ -233,14 +230,13 @@ func Results(loads []Load, h *history.History) iter.Seq[checker.Result] {
 	}
 }
 
-// Check judges a history by all checkers.
+// Check judges a history with all checkers.
 func Check(loads []Load, h *history.History) []checker.Result {
 	return slices.Collect(Results(loads, h))
 }
 
-// Rotation hands out keys from a few slots. A slot's key is given up for a new
-// one after so many operations, or when the outcome of so many of them is unknown: a checker's
-// search grows with both, and minutes of history stay cheap to check.
+// Rotation provides keys in a few slots. A slot's key is replaced after a number of operations, or of unknown outcomes,
+// since a checker's search grows with both.
 type Rotation struct {
 	prefix          string
 	maxOps, maxInfo int
@@ -254,18 +250,18 @@ type slot struct {
 	generation, ops, infos int
 }
 
-// NewRotation makes so many slots of keys that begin with prefix.
+// NewRotation returns a number of slots, whose keys begin with prefix.
 func NewRotation(prefix string, slots, maxOps, maxInfo int) *Rotation {
 	return &Rotation{prefix: prefix, maxOps: maxOps, maxInfo: maxInfo, slots: make([]slot, slots)}
 }
 
-// Pick chooses a slot and gives the present key.
+// Pick chooses a slot and returns its present key.
 func (r *Rotation) Pick(rng *rand.Rand) (n int, key string) {
 	n = rng.IntN(len(r.slots))
 	return n, r.Key(n)
 }
 
-// Key is the present key of a slot.
+// Key returns the present key of a slot.
 func (r *Rotation) Key(n int) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -281,7 +277,7 @@ func (r *Rotation) Key(n int) string {
 	return key
 }
 
-// Unknown counts an operation on a slot's key whose outcome is unknown.
+// Unknown counts an unknown outcome on a slot's key.
 func (r *Rotation) Unknown(n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -291,7 +287,7 @@ func (r *Rotation) Unknown(n int) {
 	}
 }
 
-// All are the keys handed out so far.
+// All returns all keys so far.
 func (r *Rotation) All() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
