@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os/exec"
 	"path/filepath"
@@ -145,4 +146,26 @@ func TestReserve(t *testing.T) {
 		require.False(t, taken[fmt.Sprintf("127.0.0.1:%d", port)], "another got port %d", port)
 		require.NoError(t, l.Close())
 	}
+}
+
+// TestRelayEndsBothDirections: the server sees the end of a client whose other direction could go on.
+func TestRelayEndsBothDirections(t *testing.T) {
+	server, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer server.Close()
+	r, err := NewRelay(func(context.Context) (net.Conn, Carry, error) {
+		out, err := net.Dial("tcp", server.Addr().String())
+		return out, func(to, from net.Conn) error { _, _ = io.Copy(to, from); return io.EOF }, err
+	})
+	require.NoError(t, err)
+	client, err := net.Dial("tcp", r.Addr())
+	require.NoError(t, err)
+	accepted, err := server.Accept()
+	require.NoError(t, err)
+	defer accepted.Close()
+	require.NoError(t, client.Close())
+	require.NoError(t, accepted.SetReadDeadline(time.Now().Add(time.Minute)))
+	_, err = accepted.Read(make([]byte, 1))
+	require.ErrorIs(t, err, io.EOF)
+	require.NoError(t, r.Close())
 }

@@ -1,12 +1,13 @@
 // Package fleet runs programs as processes: the nodes of the demo, and the servers that tests, jepsen and benchmarks
-// start, kill and start again.
+// start, kill and start again. A [Relay] is a port before one of them, where tests and benchmarks delay and cut.
 //
 // It promises: on Linux, no process outlives this program, and no program on the machine is given an address of
 // [Reserve] by chance; no signal of the terminal reaches a process there; [Process.Kill] and [Process.Wait] return
 // when the process has ended and all that it wrote is in its log.
 //
 // It starts programs and imports none of the server's packages, so that every layer can use it. Goroutines: one waits
-// for each process; one, bound to an OS thread, starts them all. Start reading at [Process].
+// for each process; one, bound to an OS thread, starts them all; a relay has one, and three for each connection. Start
+// reading at [Process].
 package fleet
 
 import (

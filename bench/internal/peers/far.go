@@ -1,57 +1,38 @@
 package peers
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
 	"sync/atomic"
 	"time"
+
+	"github.com/holdfast/holdfast/protocol/fleet"
 )
 
 // distance is what lies between the servers of a cluster: whatever one server sends to another arrives half a round
 // trip later, in order, at any rate. Clients are as near as ever.
 //
-// A listener stands for each server's peer port. The other servers dial the listener.
+// A relay stands for each server's peer port. The other servers dial the relay.
 type distance struct {
-	oneWay    atomic.Int64 // nanoseconds
-	listeners []net.Listener
+	oneWay atomic.Int64 // nanoseconds
+	relays []*fleet.Relay
 }
 
 // behind returns the address under which the other servers reach the one that listens at addr.
 func (d *distance) behind(addr string) (string, error) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	r, err := fleet.NewRelay(func(context.Context) (net.Conn, fleet.Carry, error) {
+		// The first packet of TCP goes there and back before anything is sent.
+		time.Sleep(2 * d.delay())
+		out, err := net.Dial("tcp", addr)
+		return out, d.carry, err
+	})
 	if err != nil {
 		return "", err
 	}
-	d.listeners = append(d.listeners, ln)
-	go func() {
-		for {
-			in, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			go d.connect(in, addr)
-		}
-	}()
-	return ln.Addr().String(), nil
-}
-
-// connect carries a connection until both directions have ended.
-func (d *distance) connect(in net.Conn, addr string) {
-	defer in.Close()
-	// The first packet of TCP goes there and back before anything is sent.
-	time.Sleep(2 * d.delay())
-	out, err := net.Dial("tcp", addr)
-	if err != nil {
-		return
-	}
-	defer out.Close()
-	back := make(chan error, 1)
-	go func() { back <- d.carry(in, out) }()
-	// A direction that broke, as by a reset, ends the other, too.
-	if d.carry(out, in) == nil {
-		<-back
-	}
+	d.relays = append(d.relays, r)
+	return r.Addr(), nil
 }
 
 func (d *distance) delay() time.Duration { return time.Duration(d.oneWay.Load()) }
@@ -104,7 +85,7 @@ func (d *distance) carry(to, from net.Conn) error {
 }
 
 func (d *distance) close() {
-	for _, ln := range d.listeners {
-		ln.Close()
+	for _, r := range d.relays {
+		r.Close()
 	}
 }

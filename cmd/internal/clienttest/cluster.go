@@ -16,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -168,7 +169,7 @@ func StartThree(t *testing.T, password string) *Cluster {
 			if to != n {
 				l := startLink(t, to.config.PeerAddr)
 				n.links, to.links = append(n.links, l), append(to.links, l)
-				ways = append(ways, to.config.PeerAddr+"="+l.listener.Addr().String())
+				ways = append(ways, to.config.PeerAddr+"="+l.Addr())
 			}
 		}
 		n.config.DebugPeerDial, n.config.InitialCluster = strings.Join(ways, ","), strings.Join(members, ",")
@@ -193,7 +194,7 @@ func (c *Cluster) Restart(i int) {
 // Isolate has nothing come through between a node of three and the others.
 func (c *Cluster) Isolate(i int) {
 	for _, l := range c.nodes[i].links {
-		l.set(true)
+		l.isCut.Store(true)
 	}
 }
 
@@ -548,76 +549,32 @@ func (at *conn) answer(v protocol.Value) {
 	}
 }
 
-// link is the way from one node to another.
+// link is the way from one node to another. While it is cut, what comes is lost.
 type link struct {
-	listener net.Listener
-	to       string
-
-	mu    sync.Mutex
-	cut   bool
-	conns []net.Conn
+	*fleet.Relay
+	isCut atomic.Bool
 }
 
-func startLink(t *testing.T, to string) *link {
+func startLink(t *testing.T, to string) (l *link) {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	l := &link{listener: listener, to: to}
-	t.Cleanup(func() {
-		listener.Close()
-		l.set(false)
+	l = &link{}
+	var err error
+	l.Relay, err = fleet.NewRelay(func(context.Context) (net.Conn, fleet.Carry, error) {
+		out, err := net.Dial("tcp", to)
+		return out, l.carry, err
 	})
-	go l.accept()
+	require.NoError(t, err)
+	t.Cleanup(func() { l.Close() })
 	return l
 }
 
-// set cuts the link, or ends that. What came while it was cut is lost, and so are its connections.
-func (l *link) set(cut bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.cut = cut
-	if !cut {
-		for _, nc := range l.conns {
-			nc.Close()
-		}
-		l.conns = nil
-	}
-}
-
-func (l *link) isCut() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.cut
-}
-
-func (l *link) accept() {
-	for {
-		from, err := l.listener.Accept()
-		if err != nil {
-			return
-		}
-		to, err := net.Dial("tcp", l.to)
-		if err != nil {
-			from.Close()
-			continue
-		}
-		l.mu.Lock()
-		l.conns = append(l.conns, from, to)
-		l.mu.Unlock()
-		go l.carry(from, to)
-		go l.carry(to, from)
-	}
-}
-
-func (l *link) carry(from, to net.Conn) {
-	defer from.Close()
-	defer to.Close()
+func (l *link) carry(to, from net.Conn) error {
 	for data := make([]byte, 32<<10); ; {
 		n, err := from.Read(data)
 		if err != nil {
-			return
+			return err
 		}
-		if !l.isCut() {
+		if !l.isCut.Load() {
 			_, _ = to.Write(data[:n])
 		}
 	}

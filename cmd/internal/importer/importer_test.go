@@ -3,6 +3,7 @@ package importer
 import (
 	"context"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"slices"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/holdfast/holdfast/cmd/internal/clienttest"
 	"github.com/holdfast/holdfast/cmd/internal/operator"
+	"github.com/holdfast/holdfast/protocol/fleet"
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 	"github.com/holdfast/holdfast/server"
 )
@@ -288,42 +290,26 @@ func TestCountersAlone(t *testing.T) {
 // cutter passes connections on, and closes each after some bytes; 0: never.
 func cutter(t *testing.T, to string, bytes func() int64) (addr string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			client, err := l.Accept()
-			if err != nil {
-				return
-			}
-			node, err := net.Dial("tcp", to)
-			if err != nil {
-				client.Close()
-				continue
-			}
-			t.Cleanup(func() { client.Close(); node.Close() })
-			left := new(atomic.Int64)
-			left.Store(bytes())
-			pass := func(to, from net.Conn) {
-				defer to.Close()
-				defer from.Close()
-				room := make([]byte, 4<<10)
-				for {
-					n, err := from.Read(room)
-					if err != nil || left.Add(int64(-n)) < 0 {
-						return
-					}
-					if _, err := to.Write(room[:n]); err != nil {
-						return
-					}
+	r, err := fleet.NewRelay(func(context.Context) (net.Conn, fleet.Carry, error) {
+		node, err := net.Dial("tcp", to)
+		left := new(atomic.Int64)
+		left.Store(bytes())
+		return node, func(to, from net.Conn) error {
+			room := make([]byte, 4<<10)
+			for {
+				n, err := from.Read(room)
+				if err != nil || left.Add(int64(-n)) < 0 {
+					return io.EOF
+				}
+				if _, err := to.Write(room[:n]); err != nil {
+					return err
 				}
 			}
-			go pass(node, client)
-			go pass(client, node)
-		}
-	}()
-	return l.Addr().String()
+		}, err
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { r.Close() })
+	return r.Addr()
 }
 
 // TestInterrupted at random points, by a target that breaks connections, by a source that does, and by an end of the

@@ -20,26 +20,16 @@ type Proxies struct {
 	listen map[string]string // the process's own listen address, by node and purpose
 
 	mu      sync.Mutex
-	proxies map[proxyKey]*proxy
+	proxies map[proxyKey]*fleet.Relay
 	state   State
 	// changed is closed and replaced whenever the state changes.
 	changed chan struct{}
 	ctx     context.Context
 	stop    context.CancelFunc
-	wg      sync.WaitGroup
 }
 
+// proxyKey names the proxy that forwards connections from one place to a node.
 type proxyKey struct{ from, to, purpose string }
-
-// proxy forwards connections from one place to a node, and the replies.
-type proxy struct {
-	key    proxyKey
-	ln     net.Listener
-	target string
-
-	mu    sync.Mutex
-	conns map[net.Conn]bool
-}
 
 // NewProxies chooses free ports for n nodes and starts all proxies.
 func NewProxies(n int, purposes ...string) (*Proxies, error) {
@@ -49,7 +39,7 @@ func NewProxies(n int, purposes ...string) (*Proxies, error) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	p := &Proxies{
-		listen: map[string]string{}, proxies: map[proxyKey]*proxy{},
+		listen: map[string]string{}, proxies: map[proxyKey]*fleet.Relay{},
 		changed: make(chan struct{}), ctx: ctx, stop: stop,
 	}
 	nodes := Nodes(n)
@@ -73,14 +63,26 @@ func NewProxies(n int, purposes ...string) (*Proxies, error) {
 	return p, nil
 }
 
+// start starts a proxy. While the direction is cut, the proxy does not connect and holds back the first bytes, like
+// unanswered packets.
 func (p *Proxies) start(key proxyKey, target string) error {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	x, err := fleet.NewRelay(func(ctx context.Context) (net.Conn, fleet.Carry, error) {
+		if !p.await(key.from, key.to) {
+			return nil, nil, errCut
+		}
+		var d net.Dialer
+		out, err := d.DialContext(ctx, "tcp", target)
+		return out, func(to, from net.Conn) error {
+			if to == out {
+				return p.pump(to, from, key.from, key.to)
+			}
+			return p.pump(to, from, key.to, key.from)
+		}, err
+	})
 	if err != nil {
 		return fmt.Errorf("start proxy: %w", err)
 	}
-	x := &proxy{key: key, ln: ln, target: target, conns: map[net.Conn]bool{}}
 	p.proxies[key] = x
-	p.wg.Go(func() { p.accept(x) })
 	return nil
 }
 
@@ -93,7 +95,7 @@ func (p *Proxies) Listen(node, purpose string) string { return p.listen[node+"/"
 // Reach implements [Network].
 func (p *Proxies) Reach(from, node, purpose string) string {
 	if x := p.proxies[proxyKey{from, node, purpose}]; x != nil {
-		return x.ln.Addr().String()
+		return x.Addr()
 	}
 	return p.Listen(node, purpose)
 }
@@ -119,7 +121,7 @@ func (p *Proxies) Set(s State) error {
 	if s.Reset {
 		for key, x := range p.proxies {
 			if s.cuts(key.from, key.to) || s.cuts(key.to, key.from) {
-				x.closeAll()
+				x.End()
 			}
 		}
 	}
@@ -138,49 +140,8 @@ func (p *Proxies) way(from, to string) (cut, reset bool, delay time.Duration, ch
 	return p.state.cuts(from, to), p.state.Reset, delay, p.changed
 }
 
-func (p *Proxies) accept(x *proxy) {
-	for {
-		in, err := x.ln.Accept()
-		if err != nil {
-			return
-		}
-		if !x.add(in) {
-			in.Close()
-			return
-		}
-		p.wg.Go(func() { p.carry(x, in) })
-	}
-}
-
-// carry forwards one connection. While the direction is cut, the proxy does not connect and holds back the first bytes,
-// like unanswered packets.
-func (p *Proxies) carry(x *proxy, in net.Conn) {
-	defer x.drop(in)
-	if !p.await(x.key.from, x.key.to) {
-		return
-	}
-	var d net.Dialer
-	out, err := d.DialContext(p.ctx, "tcp", x.target)
-	if err != nil {
-		return
-	}
-	if !x.add(out) {
-		out.Close()
-		return
-	}
-	defer x.drop(out)
-	done := make(chan struct{})
-	p.wg.Go(func() {
-		defer close(done)
-		p.pump(out, in, x.key.from, x.key.to)
-		in.Close()
-		out.Close()
-	})
-	p.pump(in, out, x.key.to, x.key.from)
-	in.Close()
-	out.Close()
-	<-done
-}
+// errCut ends a connection of a direction that is cut by reset, or of a network that ends.
+var errCut = errors.New("cut")
 
 // await waits while a direction is cut in silence; false means that it is cut by reset, or that the network ends.
 func (p *Proxies) await(from, to string) bool {
@@ -202,7 +163,7 @@ func (p *Proxies) await(from, to string) bool {
 
 // pump copies one direction. Data read before a cut is forwarded after the cut, as a sender's kernel would send it
 // again.
-func (p *Proxies) pump(dst io.Writer, src io.Reader, from, to string) {
+func (p *Proxies) pump(dst io.Writer, src io.Reader, from, to string) error {
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := src.Read(buf)
@@ -214,14 +175,14 @@ func (p *Proxies) pump(dst io.Writer, src io.Reader, from, to string) {
 				}
 			}
 			if !p.await(from, to) {
-				return
+				return errCut
 			}
 			if _, err := dst.Write(buf[:n]); err != nil {
-				return
+				return err
 			}
 		}
 		if err != nil {
-			return
+			return err
 		}
 	}
 }
@@ -231,43 +192,7 @@ func (p *Proxies) Close() error {
 	p.stop()
 	var errs []error
 	for _, x := range p.proxies {
-		errs = append(errs, x.ln.Close())
-		x.close()
+		errs = append(errs, x.Close())
 	}
-	p.wg.Wait()
 	return errors.Join(errs...)
-}
-
-func (x *proxy) add(c net.Conn) bool {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.conns == nil {
-		return false
-	}
-	x.conns[c] = true
-	return true
-}
-
-func (x *proxy) drop(c net.Conn) {
-	c.Close()
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	delete(x.conns, c)
-}
-
-// closeAll closes the existing connections.
-func (x *proxy) closeAll() {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	for c := range x.conns {
-		c.Close()
-	}
-}
-
-// close closes the connections and accepts no more.
-func (x *proxy) close() {
-	x.closeAll()
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.conns = nil
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/holdfast/holdfast/jepsen/internal/checker"
 	"github.com/holdfast/holdfast/jepsen/internal/history"
+	"github.com/holdfast/holdfast/protocol/fleet"
 )
 
 // libraries are the shell commands that build and run each client library's driver (server/clients/CONTRACT.md) from
@@ -245,11 +246,10 @@ type driver struct {
 	cmd    *exec.Cmd
 	in     io.WriteCloser
 	events chan string
-	doors  []net.Listener
+	doors  []*fleet.Relay
 
-	mu    sync.Mutex
-	conns []net.Conn
-	cuts  []int64 // times at which its connections ended, by the recorder's clock
+	mu   sync.Mutex
+	cuts []int64 // times at which its connections ended, by the recorder's clock
 }
 
 func startDriver(c *Client) (*driver, error) {
@@ -258,14 +258,13 @@ func startDriver(c *Client) (*driver, error) {
 	}
 	var addrs []string
 	for _, node := range c.o.Service.Nodes() {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		door, err := d.open(node)
 		if err != nil {
 			d.shut()
 			return nil, err
 		}
-		d.doors = append(d.doors, l)
-		addrs = append(addrs, l.Addr().String())
-		go d.accept(l, node)
+		d.doors = append(d.doors, door)
+		addrs = append(addrs, door.Addr())
 	}
 	c.rng.Shuffle(len(addrs), func(i, j int) { addrs[i], addrs[j] = addrs[j], addrs[i] })
 	d.cmd.Env = append(os.Environ(), "HOLDFAST_NODES="+strings.Join(addrs, ","), "HOLDFAST_TTL="+libraryTTL.String(),
@@ -293,37 +292,23 @@ func startDriver(c *Client) (*driver, error) {
 	return d, nil
 }
 
-// accept forwards each connection of a listener to the node.
-func (d *driver) accept(l net.Listener, node string) {
-	for {
-		client, err := l.Accept()
-		if err != nil {
-			return
-		}
-		go func() {
-			ctx, cancel := context.WithTimeout(context.Background(), d.c.o.Timeout)
-			defer cancel()
-			server, err := d.c.o.Service.Dial(ctx, d.c.worker%d.c.o.Service.Sides(), node)
-			if err != nil {
-				client.Close()
-				return
-			}
-			d.mu.Lock()
-			d.conns = append(d.conns, client, server)
-			d.mu.Unlock()
-			var once sync.Once
-			end := func() {
+// open starts a relay that forwards each connection to the node.
+func (d *driver) open(node string) (*fleet.Relay, error) {
+	return fleet.NewRelay(func(ctx context.Context) (net.Conn, fleet.Carry, error) {
+		ctx, cancel := context.WithTimeout(ctx, d.c.o.Timeout)
+		defer cancel()
+		server, err := d.c.o.Service.Dial(ctx, d.c.worker%d.c.o.Service.Sides(), node)
+		var once sync.Once
+		return server, func(to, from net.Conn) error {
+			_, _ = io.Copy(to, from)
+			once.Do(func() {
 				d.mu.Lock()
+				defer d.mu.Unlock()
 				d.cuts = append(d.cuts, d.c.o.Recorder.Now())
-				d.mu.Unlock()
-				client.Close()
-				server.Close()
-			}
-			go func() { _, _ = io.Copy(server, client); once.Do(end) }()
-			_, _ = io.Copy(client, server)
-			once.Do(end)
-		}()
-	}
+			})
+			return io.EOF
+		}, err
+	})
 }
 
 // firstCut returns when a connection first ended at or after from, or the largest instant.
@@ -386,12 +371,7 @@ func (d *driver) close() {
 }
 
 func (d *driver) shut() {
-	for _, l := range d.doors {
-		l.Close()
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, c := range d.conns {
-		c.Close()
+	for _, door := range d.doors {
+		door.Close()
 	}
 }
