@@ -3,143 +3,63 @@
 package main
 
 import (
+	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 )
 
-// memberBook runs the commands of a chapter of the operator's pages. The machines n1, n2 and so on are folders, and
-// their addresses are free ports of this one.
-type memberBook struct {
-	t        *testing.T
-	exe, dir string
-	words    []string // what stands in the document and for what it stands here, in turns
-	machines map[string]*node
-}
-
-func newMemberBook(t *testing.T, machines int) *memberBook {
-	r := &memberBook{t: t, exe: build(t), dir: t.TempDir(), machines: make(map[string]*node)}
-	addrs := freeAddrs(t, 2*machines)
-	for i := range machines {
-		host := "10.0.0." + string(rune('1'+i))
-		r.words = append(r.words, host+":6379", addrs[2*i], host+":7379", addrs[2*i+1])
-	}
-	for _, secret := range []string{"password", "cluster-secret"} {
-		path := filepath.Join(r.dir, secret)
-		require.NoError(t, os.WriteFile(path, []byte("open "+secret+"\n"), 0o600))
-		r.words = append(r.words, "/etc/holdfast/"+secret, path)
-	}
-	return r
-}
-
-// chapterCommands are the command lines of a chapter: "n1$ holdfast …".
-func chapterCommands(t *testing.T, chapter string) [][]string {
-	_, text, ok := strings.Cut(operatorPages(t), "\n### "+chapter+"\n")
-	require.True(t, ok, "no chapter %q", chapter)
-	chapterText := regexp.MustCompile(`(?m)^##`).Split(text, 2)[0]
-	chapterText = strings.ReplaceAll(chapterText, "\\\n", " ")
-	var lines [][]string
-	for _, m := range regexp.MustCompile(`(?m)^(n\d)\$ holdfast (.*)$`).FindAllStringSubmatch(chapterText, -1) {
-		lines = append(lines, append([]string{m[1]}, strings.Fields(m[2])...))
-	}
-	require.NotEmpty(t, lines, "chapter %q has no commands", chapter)
-	return lines
-}
-
-// run runs a chapter, and requires that each command ends well.
-func (r *memberBook) run(chapter string) {
-	r.t.Helper()
-	for _, line := range chapterCommands(r.t, chapter) {
-		r.command(line[0], line[1:])
-	}
-}
-
-func (r *memberBook) command(machine string, words []string) {
-	r.t.Helper()
-	all := strings.NewReplacer(append(r.words, "/var/lib/holdfast", filepath.Join(r.dir, machine))...)
-	for i := range words {
-		words[i] = all.Replace(words[i])
-	}
-	if words[0] == "serve" {
-		if n := r.machines[machine]; n != nil {
-			n.stop(r.t)
+// commands runs the commands of a chapter, "n1$ holdfast …" on the first machine. A node that a command starts stops the
+// one before it on its machine, and is awaited as a member at its address.
+func (m *machines) commands(t *testing.T, chapter string) {
+	t.Helper()
+	_, text, _ := strings.Cut(operatorPages(t), "\n### "+chapter+"\n")
+	text = strings.ReplaceAll(regexp.MustCompile(`(?m)^##`).Split(text, 2)[0], "\\\n", " ")
+	lines := regexp.MustCompile(`(?m)^n(\d)\$ (holdfast .*)$`).FindAllStringSubmatch(text, -1)
+	require.NotEmpty(t, lines, "no chapter %q, or none with commands", chapter)
+	for _, line := range lines {
+		i, code := int(line[1][0]-'1'), m.here(int(line[1][0]-'1'), line[2])
+		switch {
+		case strings.HasPrefix(code, "holdfast serve"):
+			m.sh(t, i, fmt.Sprintf("systemctl stop holdfast || true\n"+
+				"{ %s & echo $! >%s; wait $! || echo $? >%s; } </dev/null >>%s 2>&1 &",
+				code, m.path(i, "pid"), m.path(i, "status"), m.path(i, "log")))
+			votes := map[bool]string{false: "yes", true: "no"}[strings.Contains(code, "--non-voter")]
+			addr := regexp.MustCompile(`--peer-addr (\S+)`).FindStringSubmatch(code)[1]
+			m.sh(t, 0, fmt.Sprintf("until holdfast cluster members | grep '^n%d .* %s .* %s'; do sleep 1; done",
+				i+1, votes, addr))
+		case strings.HasPrefix(code, "holdfast cluster status"):
+			m.sh(t, i, "until "+code+"; do sleep 1; done") // the document says to wait for it
+		default:
+			t.Logf("%s\n%s", line[0], m.sh(t, i, code))
 		}
-		n := newNode(r.t, r.exe, machine, "", words...)
-		n.start(r.t)
-		r.machines[machine] = n
-		r.awaits(machine, slices.Contains(words, "--non-voter"))
-		return
 	}
-	out, err := exec.Command(r.exe, words...).CombinedOutput()
-	for end := time.Now().Add(time.Minute); err != nil && words[1] == "status" && time.Now().Before(end); {
-		out, err = exec.Command(r.exe, words...).CombinedOutput() // the document says to wait for it
-	}
-	require.NoError(r.t, err, "%s$ holdfast %s\n%s", machine, strings.Join(words, " "), out)
-	r.t.Logf("%s$ holdfast %s\n%s", machine, strings.Join(words, " "), out)
-}
-
-// members are what `holdfast cluster members` says, a line for each by name.
-func (r *memberBook) members() map[string]string {
-	password := filepath.Join(r.dir, "password")
-	out, _ := exec.Command(r.exe, "cluster", "members", "--server", r.words[1], "--password-file", password).Output()
-	all := make(map[string]string)
-	for line := range strings.Lines(string(out)) {
-		name, rest, _ := strings.Cut(line, " ")
-		all[name] = rest
-	}
-	return all
-}
-
-// awaits waits until a machine is a member at the address that it was given.
-func (r *memberBook) awaits(machine string, nonVoter bool) {
-	r.t.Helper()
-	votes := "yes"
-	if nonVoter {
-		votes = "no"
-	}
-	args := r.machines[machine].args
-	addr := args[slices.Index(args, "--peer-addr")+1]
-	like := regexp.MustCompile(` ` + votes + ` .* ` + regexp.QuoteMeta(addr))
-	require.Eventually(r.t, func() bool { return like.MatchString(r.members()[machine]) }, 60*time.Second,
-		100*time.Millisecond, "%s is no member", machine)
 }
 
 // TestOperatingMembers runs the chapters about members as they are written.
 func TestOperatingMembers(t *testing.T) {
-	r := newMemberBook(t, 6)
-	initial := "n1=10.0.0.1:7379,n2=10.0.0.2:7379,n3=10.0.0.3:7379"
-	all := strings.NewReplacer(r.words...)
-	for i, name := range []string{"n1", "n2", "n3"} {
-		n := newNode(t, r.exe, name, "",
-			"serve", "--name", name, "--addr", r.words[4*i+1], "--peer-addr", r.words[4*i+3],
-			"--data-dir", filepath.Join(r.dir, name), "--initial-cluster", all.Replace(initial),
-			"--password-file", filepath.Join(r.dir, "password"), "--cluster-secret-file", filepath.Join(r.dir, "cluster-secret"))
-		n.start(t)
-		r.machines[name] = n
+	m := newMachines(t, build(t))
+	m.run(t, "install", 0, 1, 2)
+	for i := 3; i < 6; i++ {
+		m.sh(t, i, "cp holdfast "+m.path(i, "bin"))
 	}
-	for _, name := range []string{"n1", "n2", "n3"} {
-		r.awaits(name, false)
-	}
-	r.run("Add a node")
-	r.run("Remove a node")
-	<-r.machines["n4"].Done()
-	require.Equal(t, 4, r.machines["n4"].ExitCode(), "a removed node has its own status")
-	r.run("Replace a node")
-	<-r.machines["n3"].Done()
-	require.NotContains(t, r.members(), "n3")
-	require.Contains(t, r.members()["n5"], " yes ")
-	r.machines["n2"].Kill()
-	require.NoError(t, os.RemoveAll(filepath.Join(r.dir, "n2")))
-	delete(r.machines, "n2")
-	r.run("Replace a node that is lost")
-	r.run("Move a node to another address")
-	r.run("Have another node lead")
-	require.Len(t, r.members(), 4, "three members and a heading")
+	members := func() string { return m.sh(t, 0, "holdfast cluster members") }
+	m.commands(t, "Add a node")
+	m.commands(t, "Remove a node")
+	status := m.path(3, "status")
+	require.Equal(t, "4\n", m.sh(t, 3, "until test -s "+status+"; do sleep 1; done; cat "+status),
+		"a removed node has its own status")
+	m.commands(t, "Replace a node")
+	m.sh(t, 2, "while grep -qs '^State:.[^Z]' /proc/$(cat "+m.path(2, "pid")+")/status; do sleep 1; done")
+	require.NotRegexp(t, `(?m)^n3 `, members())
+	require.Regexp(t, `(?m)^n5 .* yes `, members())
+	m.kill(1)
+	require.NoError(t, os.RemoveAll(m.path(1, "data")))
+	m.commands(t, "Replace a node that is lost")
+	m.commands(t, "Move a node to another address")
+	m.commands(t, "Have another node lead")
+	require.Equal(t, 4, strings.Count(members(), "\n"), "three members and a heading\n%s", members())
 }

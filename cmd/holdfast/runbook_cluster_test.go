@@ -26,9 +26,9 @@ import (
 	"github.com/holdfast/holdfast/server/secrets"
 )
 
-// machines are three machines on which the chapters of the operator's pages are run: folders in the places of
+// machines are six machines on which the chapters of the operator's pages are run: folders in the places of
 // /etc/holdfast, /var/lib/holdfast and /usr/bin, free ports in the places of addresses, and a systemctl that does what
-// is asked here.
+// is asked here. A cluster is installed on the first three.
 type machines struct {
 	root  string
 	addrs []string // for clients, by machine; then for nodes
@@ -63,10 +63,10 @@ func newMachines(t *testing.T, exe string) *machines {
 	if runtime.GOOS != "linux" {
 		t.Skip("the stand-in for systemctl reads /proc")
 	}
-	m := &machines{root: t.TempDir(), addrs: freeAddrs(t, 6)}
+	m := &machines{root: t.TempDir(), addrs: freeAddrs(t, 12)}
 	write := func(path, text string) { require.NoError(t, os.WriteFile(path, []byte(text), 0o700)) }
 	require.NoError(t, os.Mkdir(filepath.Join(m.root, "backup"), 0o700))
-	for i := range 3 {
+	for i := range 6 {
 		for _, dir := range []string{"etc", "bin", "archive"} {
 			require.NoError(t, os.MkdirAll(m.path(i, dir), 0o700))
 		}
@@ -75,7 +75,7 @@ func newMachines(t *testing.T, exe string) *machines {
 		write(m.path(i, "bin", "sleep"), "#!/bin/sh\nexec /bin/sleep 0.05\n")
 	}
 	t.Cleanup(func() {
-		for i := range 3 {
+		for i := range 6 {
 			m.kill(i)
 			if log, _ := os.ReadFile(m.path(i, "log")); t.Failed() {
 				t.Logf("n%d said:\n%s", i+1, log)
@@ -96,9 +96,9 @@ func (m *machines) here(i int, text string) string {
 			"holdfast"),
 		"/backup", filepath.Join(m.root, "backup"), "/root/holdfast-ca", filepath.Join(m.root, "ca"),
 	}
-	for j := range 3 {
+	for j := range 6 {
 		words = append(words, fmt.Sprintf("10.0.0.%d:6379", j+1), m.addrs[j], fmt.Sprintf("10.0.0.%d:7379", j+1),
-			m.addrs[3+j])
+			m.addrs[6+j])
 	}
 	return strings.NewReplacer(words...).Replace(text)
 }
@@ -138,7 +138,7 @@ func (m *machines) block(t *testing.T, b block, each ...int) (said string) {
 	for _, file := range []string{"password", "cluster-secret", "new-password", "new-secret"} {
 		if b.where == "once" && strings.Contains(b.code, "> "+file+"\n") || strings.Contains(b.code, "> "+file+")\n") {
 			text := protocoltest.ReadFile(t, m.path(0, "etc", file)) // "copy it to the same folder of every node"
-			for i := 1; i < 3; i++ {
+			for i := 1; i < 6; i++ {
 				require.NoError(t, os.WriteFile(m.path(i, "etc", file), []byte(text), 0o600))
 			}
 		}
