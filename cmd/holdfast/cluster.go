@@ -13,14 +13,15 @@ import (
 	"github.com/holdfast/holdfast/server/api"
 )
 
-const clusterUsage = `usage: holdfast cluster status | members | remove NAME … | replace OLD [NEW] | promote NAME |
-                        demote NAME | transfer [NAME]
+const clusterUsage = `usage: holdfast cluster status | members | remove NAME … | repair NAME | replace OLD [NEW] |
+                        promote NAME | demote NAME | transfer [NAME]
 
 Describes the members of a cluster, or changes them, through any node. NAME is a member's name or ID.
 
   status             who leads, who votes, who answers, who lags
   members            the members, with their IDs and addresses
   remove NAME …      take members out, one after the other; a node ends, and its folder is of no more use
+  repair NAME        replace the state of a member whose state differs from a majority's by the leader's
   replace OLD [NEW]  give NEW the vote of OLD, and take OLD out; without NEW, the only member that has no vote yet
   promote NAME       give a member that keeps up a vote
   demote NAME        take a member's vote; the member goes on to serve clients

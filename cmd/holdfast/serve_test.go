@@ -173,6 +173,10 @@ func TestHelp(t *testing.T) {
 		}
 		require.Empty(t, stderr.String(), tc.args)
 	}
+	_, usage, _ := try(t, "cluster", "--help")
+	for _, name := range clusterNames() {
+		require.Contains(t, usage, "\n  "+name+" ")
+	}
 	cmd := exec.Command(exe)
 	out, err := cmd.CombinedOutput()
 	require.Error(t, err)
