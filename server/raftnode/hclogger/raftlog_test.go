@@ -113,6 +113,8 @@ func TestSeverity(t *testing.T) {
 		{"WARN", "failed to decode incoming command", []any{"error", io.ErrUnexpectedEOF}},
 		{"DEBUG", "failed to heartbeat to", []any{"peer", "n2", "error", raft.ErrTransportShutdown}},
 		{"DEBUG", "failed to accept connection", []any{"error", fmt.Errorf("peer port: %w", net.ErrClosed)}},
+		{"INFO", "failed to get log", []any{"index", 1, "error", raft.ErrLogNotFound}},
+		{"ERROR", "failed to get log", []any{"index", 1, "error", io.ErrUnexpectedEOF}},
 		{"ERROR", "failed to commit logs", []any{"error", refused}},
 		{"ERROR", "failed to restore snapshot", []any{"id", "1-2-3", "error", io.ErrUnexpectedEOF}},
 	} {

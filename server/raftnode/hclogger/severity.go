@@ -16,7 +16,8 @@ import (
 // severity returns the level of a raft message.
 //
 // An error is a failure of this node. Raft also logs an error if another node does not answer or closes a connection,
-// as any stopped node does; that is a warning here. A connection that this node closed is logged at debug level.
+// as any stopped node does; that is a warning here. A connection that this node closed is logged at debug level. An
+// entry that the log no longer has is information: a node that needs it is sent a snapshot.
 func severity(l hclog.Level, msg string, args []any) slog.Level {
 	if l != hclog.Error {
 		return level(l)
@@ -26,8 +27,12 @@ func severity(l hclog.Level, msg string, args []any) slog.Level {
 		severe = slog.LevelWarn
 	}
 	for ; len(args) >= 2; args = args[2:] {
-		if err, ok := args[1].(error); ok && closedHere(err) {
+		err, _ := args[1].(error)
+		switch {
+		case closedHere(err):
 			return slog.LevelDebug
+		case errors.Is(err, raft.ErrLogNotFound):
+			return slog.LevelInfo
 		}
 		if args[0] == "peer" || args[0] == "target" {
 			severe = slog.LevelWarn
