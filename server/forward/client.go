@@ -213,6 +213,9 @@ func (c *Client) greet(conn net.Conn, br *bufio.Reader, leader string) error {
 	case welcome.verdict != verdictOK:
 		err := fmt.Errorf("node %s refuses the link: verdict %d, it speaks version %d, this node %d", leader,
 			welcome.verdict, welcome.version, linkVersion)
+		if welcome.verdict == verdictStranger {
+			err = fmt.Errorf("node %s refuses the link: this node is no member in its configuration", leader)
+		}
 		c.config.Logger.Warn("link to leader", "error", err)
 		return err
 	case welcome.id != leader:

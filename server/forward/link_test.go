@@ -535,7 +535,7 @@ func TestLinkIsRefused(t *testing.T) {
 		l.receiver.Open(1)
 		time.Sleep(maxRedialPause)
 		require.NotContains(t, l.takes(), "up to n1")
-		require.Contains(t, l.log.String(), "refuses the link: verdict")
+		require.Contains(t, l.log.String(), "refuses the link: this node is no member")
 		calls := 0
 		l.sets(func() { // removed behind the first look
 			l.member = func() bool {
