@@ -1,13 +1,12 @@
-// Command bench measures lock servers against each other. Holdfast is known only by
-// a socket: of this module bench imports package protocol and nothing else.
+// Command bench compares lock servers by their sockets: of this module it imports only package protocol.
 //
 //	go run ./bench --targets redis=127.0.0.1:6379,holdfast=127.0.0.1:6380+127.0.0.1:6381
 //	go run ./bench --peers holdfast,redis-always --workloads uncontended,reads --rounds 3
 //
-// It promises that targets are measured by turns, in one run, on one machine, so that
-// ratios hold where absolute figures do not. bench/README.md says how to read them.
+// It promises that targets are measured in turn, in one run on one machine, so that ratios are comparable where
+// absolute figures are not. bench/README.md explains the figures.
 //
-// Start reading at matrix.go: the order of the runs; then internal/workload.
+// Start reading at matrix.go, which orders the runs, then internal/workload.
 package main
 
 import (
@@ -40,7 +39,7 @@ func main() {
 	}
 }
 
-// run measures what args say, prints the tables and writes the figures to files.
+// run measures as args say, prints the tables and writes the figures to files.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
 	o, err := parseOptions(args, stderr)
 	if err != nil {
@@ -68,7 +67,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	if len(result.Runs) == 0 {
 		return runErr
 	}
-	// What was measured before an interruption is not thrown away.
+	// The results before an interruption are kept.
 	return errors.Join(runErr, write(o, result, stdout, stderr))
 }
 
@@ -102,7 +101,7 @@ func writeFile(name string, write func(io.Writer) error) error {
 	return errors.Join(write(f), f.Close())
 }
 
-// describeMachine says where the figures come from; dir is on the disk that counts.
+// describeMachine describes the machine and the disk of dir.
 func describeMachine(ctx context.Context, dir string) (report.Machine, error) {
 	floors, err := floor.Measure(dir)
 	return report.Machine{
@@ -127,7 +126,7 @@ func cpuModel() string {
 	return runtime.GOARCH
 }
 
-// revision is the commit that is measured, with + when files differ from it.
+// revision returns the measured commit, with a + if files differ from it.
 func revision(ctx context.Context) string {
 	head, err := exec.CommandContext(ctx, "git", "rev-parse", "--short", "HEAD").Output()
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
-// short are flags for runs that take no time.
+// short returns flags for very short runs.
 func short(out string, more ...string) []string {
 	return append([]string{"--warmup", "1ms", "--measure", "100ms", "--keys", "100", "--out", out, "--rounds", "2"},
 		more...)
@@ -45,7 +45,7 @@ func TestRunMeasuresByTurns(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(text), &result))
 	require.Len(t, result.Runs, 2*7*2*2)
 	var order []string
-	measured := make(map[string]int64) // how often each step was taken, in all runs of a workload
+	measured := make(map[string]int64) // count of each step in all runs of a workload
 	for _, r := range result.Runs {
 		require.Empty(t, r.Failed)
 		require.Empty(t, r.Figures.Errors, "%+v", r.Point)
@@ -66,7 +66,7 @@ func TestRunMeasuresByTurns(t *testing.T) {
 	require.NotContains(t, stdout.String(), "## Errors")
 }
 
-// Clients that wait are measured against a real server: there is no other that has messages.
+// Waiting clients are measured against a real server, since only that has messages.
 func TestRunOfThoseWhoWait(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("redis-server"); err != nil {
@@ -87,7 +87,7 @@ func TestRunOfThoseWhoWait(t *testing.T) {
 	require.NotContains(t, stdout.String(), "Log entries for each", "Redis has no log of entries")
 }
 
-// Workloads of native locks are left out where there are none.
+// Workloads of native locks are skipped for servers without them.
 func TestNativeWorkloads(t *testing.T) {
 	t.Parallel()
 	w, err := workload.Named("native-sessions")
@@ -195,7 +195,7 @@ func TestInTurn(t *testing.T) {
 	require.Equal(t, []int{1, 2, 3}, inTurn([]int{1, 2, 3}, 2))
 }
 
-// Every preset is made of flags that are accepted, its peers exist, and what is given beside it wins.
+// The flags of every preset are valid, its peers exist, and explicit flags win.
 func TestPresets(t *testing.T) {
 	t.Parallel()
 	require.Len(t, presets, len(presetOrder))
@@ -209,7 +209,7 @@ func TestPresets(t *testing.T) {
 	require.ErrorContains(t, err, `there is no preset "none"`)
 }
 
-// servers counts what is done to servers that nobody really starts.
+// servers records the actions on servers that do not exist.
 type servers struct{ did []string }
 
 func (s *servers) Kill(addr string) error {
@@ -268,7 +268,7 @@ func TestWrite(t *testing.T) {
 	require.Contains(t, text, native)
 }
 
-// Native locks are measured by themselves and have a section of their own.
+// Native locks are a preset and a section of their own.
 func TestSections(t *testing.T) {
 	t.Parallel()
 	all, err := sections(map[string]*report.Result{"native": {}, "limits": {}})

@@ -17,11 +17,11 @@ import (
 	"github.com/holdfast/holdfast/bench/internal/workload"
 )
 
-// subject is a target, and what can be done to the target's processes.
+// subject is a target, with the actions on its processes.
 type subject struct {
 	target.Target
 	control  workload.Control
-	part     func(roundTrip time.Duration) error // puts the servers apart
+	part     func(roundTrip time.Duration) error // sets the round trip between the servers
 	failover bool
 }
 
@@ -60,10 +60,9 @@ func startSubjects(ctx context.Context, o options, result *report.Result, stderr
 	return all, stop, nil
 }
 
-// runMatrix measures every point in every round. The innermost loop is over the subjects, so that a
-// minute's disturbance disturbs all subjects; the first subject changes with the round. Every
-// second round goes backwards through a workload's points, so that drift over time is not taken for
-// a difference between points.
+// runMatrix measures every point in every round. The innermost loop is over the subjects, so that a disturbance of a
+// minute hits all of them; each round begins with another subject. Every second round reverses a workload's points, so
+// that drift does not look like a difference between points.
 func runMatrix(ctx context.Context, o options, subjects []subject, result *report.Result, stderr io.Writer) error {
 	for round := range o.rounds {
 		for _, w := range o.workloads {
@@ -139,7 +138,7 @@ func points(o options, w planned) []report.Point {
 	return all
 }
 
-// runPoint measures once. A run that fails is part of the result, and does not end the others.
+// runPoint performs one run. A failed run is part of the result, and does not stop the others.
 func runPoint(ctx context.Context, o options, w workload.Workload, s subject, p report.Point, round int,
 	stderr io.Writer,
 ) report.Run {

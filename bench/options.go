@@ -28,13 +28,13 @@ type options struct {
 	held        []int
 	roundTrips  []time.Duration
 	rounds      int
-	env         workload.Env // what is the same in every run
+	env         workload.Env // the same in all runs
 	out         string
 	preset      string
 	write       string
 }
 
-// planned is a workload, and the numbers of connections and the targets of that workload alone; none: all.
+// planned is a requested workload, with its own numbers of connections and targets, or none for all.
 type planned struct {
 	workload.Workload
 	connections []int
@@ -152,7 +152,7 @@ func (o *options) validate() error {
 
 func parseRate(s string) (float64, error) { return strconv.ParseFloat(s, 64) }
 
-// parseList reads a list with commas; "" is none.
+// parseList parses a comma-separated list; "" is empty.
 func parseList[T any](list string, parse func(string) (T, error), into *[]T) error {
 	for item := range strings.SplitSeq(list, ",") {
 		if item == "" {
@@ -202,7 +202,7 @@ func (o *options) parseWorkloads(names string) error {
 	return parseList(names, parsePlanned, &o.workloads)
 }
 
-// quoteArgs writes arguments as a shell would read them.
+// quoteArgs quotes arguments for a shell.
 func quoteArgs(args []string) string {
 	quoted := make([]string, len(args))
 	for i, a := range args {

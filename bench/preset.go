@@ -16,35 +16,35 @@ import (
 	"github.com/holdfast/holdfast/bench/internal/report"
 )
 
-// presets are flags that belong together; what is given beside --preset wins. The result of each is kept
-// under its name, so that --write finds the run.
+// presets are sets of flags, which explicit flags override. Each preset's result is stored under its name, where
+// --write finds it.
 var presets = map[string]map[string]string{
-	// The table of bench/RESULTS.md: 12 minutes, and once a few more to build etcd.
+	// The table of bench/RESULTS.md: 12 minutes, and once some more to build etcd.
 	"table": {
 		"peers":     "redis-always,redis,redis-wait,redlock,etcd,etcd-mutex,holdfast,holdfast-followers",
 		"workloads": "uncontended:1+64+256,hot:64,pipelined:50,reads:256",
 		"depth":     "16,64", "keys": "10000", "rounds": "3", "warmup": "700ms", "measure": "3s",
 	},
-	// Native locks beside other forms and other servers' queues: 20 minutes, and once a few more to build etcd.
+	// Native locks beside other forms and other servers' queues: 20 minutes, and once some more to build etcd.
 	"native": {
 		"peers":     "holdfast-native,holdfast,holdfast-redisson,redis-always,redis-redisson,redis-wait,etcd-mutex,zookeeper-lock",
 		"workloads": "uncontended:1+16+64+256,hot:64+1000,contended:256,handoffs:64@holdfast+redis-always+redis-wait,publish:1000@holdfast+redis-always",
 		"shared":    "16", "keys": "10000", "rounds": "3", "warmup": "700ms", "measure": "3s",
 		"timeout": "30s",
 	},
-	// What native locks, waiters and sessions hold, once each: five minutes.
+	// The capacity for native locks, waiters and sessions, once each: five minutes.
 	"native-limits": {
 		"peers":     "holdfast-native,holdfast,redis-always",
 		"workloads": "memory@holdfast-native+holdfast,parked,native-sessions,native-connections",
 		"rounds":    "1", "warmup": "2s", "measure": "10s", "timeout": "30s",
 	},
-	// Lock libraries beside their peers, by language: nine minutes, and once a few more to install them.
+	// Lock libraries and their peers, by language: nine minutes, and once some more to install them.
 	"libraries": {
 		"peers": "go-holdfast,go-etcd,go-rueidislock,go-redsync,python-holdfast,python-asyncio,python-kazoo," +
 			"python-redis-py,java-holdfast,java-redisson,java-curator,typescript-holdfast,typescript-redlock",
 		"workloads": "uncontended:1,hot:64", "rounds": "3", "warmup": "1s", "measure": "3s",
 	},
-	// What the table does not show, once each: ten minutes.
+	// Measurements that the table lacks, once each: ten minutes.
 	"limits": {
 		"peers": "holdfast,holdfast-debug,redis-always,redis-sentinel,etcd",
 		"workloads": "idle@holdfast+redis-always,memory@holdfast+redis-always,snapshot@holdfast-debug+redis-always," +
@@ -52,32 +52,33 @@ var presets = map[string]map[string]string{
 			"hang@holdfast-debug",
 		"keys": "10000", "rounds": "1", "warmup": "2s", "measure": "10s",
 	},
-	// Pairs beside few and many held locks, on one, three and five nodes. A single round told of the machine
-	// and not of the locks.
+	// Pairs beside few and many held locks, on one, three and five nodes. One round would show the machine rather than
+	// the locks.
 	"growth": {
 		"peers": "holdfast-1,holdfast,holdfast-5,redis-always", "workloads": "growth:64",
 		"keys": "10000", "rounds": "4", "warmup": "1s", "measure": "4s",
 	},
-	// What a command costs a node, on one core and on two, for server/operating/SIZING.md: six minutes.
+	// A command's cost for a node, on one core and on two, for server/operating/SIZING.md: six minutes.
 	"sizing": {
 		"peers":     "holdfast,holdfast-native,holdfast-1core,holdfast-native-1core",
 		"workloads": "uncontended:1+16+64+256,renewals:256@holdfast+holdfast-1core,reads:256@holdfast+holdfast-1core,pipelined:50@holdfast+holdfast-1core,hot:64@holdfast-native+holdfast-native-1core",
 		"depth":     "64", "keys": "10000", "rounds": "3", "warmup": "1s", "measure": "4s",
 	},
-	// What a team's flood does to another team's locks, with and without a limit: two minutes.
+	// The effect of one team's flood on another team's locks, with and without a limit: two minutes.
 	"flood": {
 		"peers": "holdfast-users", "workloads": "flood", "rounds": "3", "warmup": "2s", "measure": "5s",
 	},
-	// What neighbours that send much work at a time do to others' locks; with --before also before a change: six minutes.
+	// The effect on locks of neighbours that send much work at a time; with --before also for the build before a
+	// change: six minutes.
 	"beside": {
 		"peers": "holdfast", "workloads": "beside", "rounds": "3", "warmup": "2s", "measure": "10s",
 	},
-	// Pairs of this build and of another, which --before names, by turns: two minutes.
+	// Pairs of this build and of the build that --before names, in turn: two minutes.
 	"before": {
 		"peers": "holdfast,holdfast-before", "workloads": "uncontended:1+64+256",
 		"keys": "10000", "rounds": "5", "warmup": "700ms", "measure": "3s",
 	},
-	// Servers between data centres: 15 minutes, and once a few more to build etcd.
+	// Servers in different data centres: 15 minutes, and once some more to build etcd.
 	"wan": {
 		"peers": "holdfast,etcd", "workloads": "uncontended:1+64+256", "round-trips": "10ms,30ms,80ms",
 		"keys": "10000", "rounds": "3", "warmup": "4s", "measure": "6s",
@@ -92,7 +93,7 @@ var presets = map[string]map[string]string{
 	},
 }
 
-// presetOrder is the order in which results are told of.
+// presetOrder is the order of the results in a document.
 var presetOrder = []string{
 	"table", "limits", "growth", "before", "wan", "busy", "long", "sizing", "flood", "beside", "native",
 	"native-limits", "libraries",
@@ -118,7 +119,7 @@ func applyPreset(fs *flag.FlagSet, name string) error {
 	return errs
 }
 
-// readResults are those that presets left in a folder, by preset.
+// readResults reads the presets' results in a folder, by preset.
 func readResults(dir string) (map[string]*report.Result, error) {
 	all := make(map[string]*report.Result)
 	for _, name := range presetOrder {
@@ -138,8 +139,8 @@ func readResults(dir string) (map[string]*report.Result, error) {
 	return all, nil
 }
 
-// sections are the parts of bench/RESULTS.md that results suffice for. Native locks are a part of their
-// own, as measuring takes long and the parts are rarely measured together.
+// sections returns the sections of bench/RESULTS.md for which there are results. Native locks have their own section,
+// since the two take long and are rarely measured together.
 func sections(results map[string]*report.Result) (map[string]string, error) {
 	var performance, native []*report.Result
 	for _, name := range presetOrder {
@@ -168,7 +169,7 @@ func sections(results map[string]*report.Result) (map[string]string, error) {
 	return all, nil
 }
 
-// rewriteResults writes the sections of a document that the presets' results suffice for, and leaves the others.
+// rewriteResults rewrites the sections of a document for which a folder has results.
 func rewriteResults(file, dir string, stderr io.Writer) error {
 	results, err := readResults(dir)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Command etcd is the peer "etcd" of the benchmark, in a module of its own so that nothing else
-// depends on etcd's modules: `etcd serve FLAGS` is etcd's server with its own flags, and without
-// arguments the program runs a workload, as package drive has it, with etcd's client.
+// Command etcd is the benchmark's peer "etcd", in its own module so that nothing else depends on etcd's modules. `etcd
+// serve FLAGS` is etcd's server with its own flags; without arguments the program runs a workload with etcd's client,
+// as the driver of package drive.
 //
 // Start reading at [txn].
 package main
@@ -40,8 +40,8 @@ func main() {
 	}
 }
 
-// session is a client with a lease that is kept alive, on which the session's locks hang.
-// A lease for each lock would cost etcd two more entries of its log a lock.
+// session is a client with a lease that is kept alive and holds the session's locks. A lease for each lock would cost
+// etcd two more log entries per lock.
 type session struct {
 	c     *clientv3.Client
 	lease *concurrency.Session
@@ -54,7 +54,7 @@ func dial(ctx context.Context, addr string, o target.Options) (*session, error) 
 		return nil, fmt.Errorf("reach %s: %w", addr, err)
 	}
 	ttl := max(1, int(math.Ceil(o.TTL.Seconds())))
-	// The session outlives ctx, and ends with Close.
+	// The session outlives ctx until Close.
 	lease, err := concurrency.NewSession(c, concurrency.WithTTL(ttl), concurrency.WithContext(context.WithoutCancel(ctx)))
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("get a lease from %s: %w", addr, err), c.Close())
@@ -62,7 +62,7 @@ func dial(ctx context.Context, addr string, o target.Options) (*session, error) 
 	return &session{c: c, lease: lease, o: o}, nil
 }
 
-// Renew keeps the session's lease alive. That is no entry of etcd's log: the leader answers from memory.
+// Renew keeps the session's lease alive, without a log entry: the leader answers from memory.
 func (s *session) Renew(ctx context.Context, _, _ string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
 	defer cancel()
@@ -98,10 +98,10 @@ func (s *session) Fill(ctx context.Context, n int, key func(int) string) error {
 	return nil
 }
 
-// closeLimit is how long giving back the lease may take.
+// closeLimit bounds the revocation of the lease.
 const closeLimit = 2 * time.Second
 
-// Close gives back the lease, and with it every key that hangs on the lease.
+// Close revokes the lease, which deletes the session's keys.
 func (s *session) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
 	defer cancel()
@@ -110,7 +110,7 @@ func (s *session) Close() error {
 	return errors.Join(err, s.c.Close())
 }
 
-// txn takes a lock by a transaction: put if absent.
+// txn acquires a lock by a transaction: put if absent.
 type txn struct{ *session }
 
 func dialTxn(ctx context.Context, addr string, o target.Options) (target.Client, error) {
@@ -121,13 +121,13 @@ func dialTxn(ctx context.Context, addr string, o target.Options) (target.Client,
 	return txn{s}, nil
 }
 
-// Acquire puts the key if the key is absent.
+// Acquire puts the key if it is absent.
 func (t txn) Acquire(ctx context.Context, key, token string) (bool, error) {
 	return t.commit(ctx, clientv3.Compare(clientv3.CreateRevision(key), "=", 0),
 		clientv3.OpPut(key, token, clientv3.WithLease(t.lease.Lease())))
 }
 
-// Release deletes the key if the value is token.
+// Release deletes the key if its value is token.
 func (t txn) Release(ctx context.Context, key, token string) (bool, error) {
 	return t.commit(ctx, clientv3.Compare(clientv3.Value(key), "=", token), clientv3.OpDelete(key))
 }
@@ -139,8 +139,8 @@ func (t txn) commit(ctx context.Context, when clientv3.Cmp, then clientv3.Op) (b
 	return err == nil && done.Succeeded, err
 }
 
-// mutex takes locks by the recipe of etcd's own library: a queue of keys under the
-// lock's name, in which each waits for the key before. Acquire waits.
+// mutex acquires locks by the recipe of etcd's library: a queue of keys under the lock's name, in which each client
+// waits for the key before its own.
 type mutex struct {
 	*session
 	held map[string]*concurrency.Mutex
@@ -166,7 +166,7 @@ func (m mutex) Acquire(ctx context.Context, key, _ string) (bool, error) {
 	return true, nil
 }
 
-// Release leaves the queue.
+// Release deletes the client's key.
 func (m mutex) Release(ctx context.Context, key, _ string) (bool, error) {
 	lock := m.held[key]
 	if lock == nil {

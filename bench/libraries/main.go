@@ -1,4 +1,4 @@
-// Command libraries is the benchmark's driver for Go's lock libraries: it reads a request and prints a reply, as
+// Command libraries is the benchmark's driver for Go's lock libraries. It reads a request and prints a reply, as in
 // bench/internal/drive. The drivers of the other languages beside it do the same.
 package main
 
@@ -38,10 +38,10 @@ var request struct {
 
 var ctx = context.Background()
 
-// lock takes a lock and returns what releases it.
+// lock acquires a lock and returns its release function.
 type lock func() (release func() error, err error)
 
-// libraries make a client, and a lock of the client.
+// libraries return a new client's lock with a name.
 var libraries = map[string]func(name string) (lock, error){
 	"go-holdfast": func(name string) (lock, error) {
 		client, err := holdfast.New(holdfast.Config{Addrs: request.Target.Addrs})
@@ -81,7 +81,7 @@ var libraries = map[string]func(name string) (lock, error){
 
 var (
 	pairs, handoffs atomic.Int64
-	served          atomic.Int64 // workers
+	served          atomic.Int64 // workers that have had the lock
 	last            atomic.Int64
 	mu              sync.Mutex
 	failed          = map[string]int{}
@@ -106,7 +106,7 @@ func work(worker int64, name string, rest time.Duration) error {
 	return err
 }
 
-// hasFailed reports whether a worker has ended.
+// hasFailed reports whether a worker has failed.
 func hasFailed() bool {
 	mu.Lock()
 	defer mu.Unlock()
@@ -117,7 +117,7 @@ func main() {
 	if err := json.NewDecoder(os.Stdin).Decode(&request); err != nil {
 		log.Fatal(err)
 	}
-	run := strconv.FormatUint(rand.Uint64(), 36) // names of locks: what a former run left behind disturbs none
+	run := strconv.FormatUint(rand.Uint64(), 36) // part of lock names, so that locks of a previous run do not matter
 	for i := range request.Connections {
 		name, rest := fmt.Sprintf("bench:%s:%d", run, i), time.Duration(0)
 		if request.Workload == "hot" {
@@ -130,7 +130,7 @@ func main() {
 			failed[err.Error()]++
 		}()
 	}
-	for served.Load() < int64(request.Connections) && !hasFailed() { // all are connected
+	for served.Load() < int64(request.Connections) && !hasFailed() { // until all workers are connected
 		time.Sleep(10 * time.Millisecond)
 	}
 	time.Sleep(request.Warmup)

@@ -1,6 +1,6 @@
-// Command zookeeper runs a workload against ZooKeeper, as package drive has it, with the client
-// github.com/go-zookeeper/zk. The program is a module of its own so that nothing else depends on
-// that; the servers are Debian's package.
+// Command zookeeper runs a workload against ZooKeeper with the client github.com/go-zookeeper/zk, as the driver of
+// package drive. It is a separate module, so that nothing else depends on that client; the servers are Debian's
+// package.
 //
 // Start reading at [ephemeral].
 package main
@@ -31,13 +31,13 @@ func main() {
 	}
 }
 
-// root is the node under which everything is.
+// root is the parent of all nodes.
 const root = "/bench"
 
-// session is a client with a ZooKeeper session, with which the client's nodes end.
+// session is a client with a ZooKeeper session, which owns the client's nodes.
 type session struct{ c *zk.Conn }
 
-// quiet keeps the library's log out of the driver's output.
+// quiet drops the library's log, which would disturb the driver's output.
 type quiet struct{}
 
 func (quiet) Printf(string, ...any) {}
@@ -69,13 +69,13 @@ func dial(ctx context.Context, addr string, o target.Options) (session, error) {
 
 func path(key string) string { return root + "/" + key }
 
-// Renew asks whether the node is there: the session stays alive by itself.
+// Renew checks that the node exists: the library keeps the session alive.
 func (s session) Renew(_ context.Context, key, _ string) (bool, error) {
 	there, _, err := s.c.Exists(path(key))
 	return there, err
 }
 
-// Read is a read after a sync: without the sync a read may be of the past.
+// Read is a read after a sync, without which it may be stale.
 func (s session) Read(_ context.Context, key string) (string, error) {
 	if _, err := s.c.Sync(path(key)); err != nil {
 		return "", err
@@ -87,10 +87,10 @@ func (s session) Read(_ context.Context, key string) (string, error) {
 	return string(data), err
 }
 
-// createsAtATime is how many nodes go into one transaction.
+// createsAtATime is the number of nodes created in one transaction.
 const createsAtATime = 100
 
-// Fill makes persistent nodes.
+// Fill creates persistent nodes.
 func (s session) Fill(_ context.Context, n int, key func(int) string) error {
 	for from := 0; from < n; from += createsAtATime {
 		var creates []any
@@ -107,13 +107,13 @@ func (s session) Fill(_ context.Context, n int, key func(int) string) error {
 	return nil
 }
 
-// Close ends the session, and with it every node that hangs on the session.
+// Close ends the session, which deletes its nodes.
 func (s session) Close() error {
 	s.c.Close()
 	return nil
 }
 
-// ephemeral takes a lock by making a node that ends with the session.
+// ephemeral acquires a lock by creating a node that ends with the session.
 type ephemeral struct{ session }
 
 func dialEphemeral(ctx context.Context, addr string, o target.Options) (target.Client, error) {
@@ -124,7 +124,7 @@ func dialEphemeral(ctx context.Context, addr string, o target.Options) (target.C
 	return ephemeral{s}, nil
 }
 
-// Acquire makes the node if the node is absent.
+// Acquire creates the node if it is absent.
 func (e ephemeral) Acquire(_ context.Context, key, token string) (bool, error) {
 	_, err := e.c.Create(path(key), []byte(token), zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
 	if errors.Is(err, zk.ErrNodeExists) {
@@ -133,7 +133,7 @@ func (e ephemeral) Acquire(_ context.Context, key, token string) (bool, error) {
 	return err == nil, err
 }
 
-// Release deletes the node, whatever its owner: only the holder releases.
+// Release deletes the node without comparing its owner, since only the holder releases.
 func (e ephemeral) Release(_ context.Context, key, _ string) (bool, error) {
 	err := e.c.Delete(path(key), -1)
 	if errors.Is(err, zk.ErrNoNode) {
@@ -142,8 +142,8 @@ func (e ephemeral) Release(_ context.Context, key, _ string) (bool, error) {
 	return err == nil, err
 }
 
-// lock takes locks by the recipe: a queue of sequential nodes, in which each waits for the node before.
-// Acquire waits.
+// lock acquires locks by the recipe: a queue of sequential nodes, in which each client waits for the node before its
+// own.
 type lock struct {
 	session
 	held map[string]*zk.Lock
@@ -167,7 +167,7 @@ func (l lock) Acquire(_ context.Context, key, token string) (bool, error) {
 	return true, nil
 }
 
-// Release leaves the queue.
+// Release deletes the client's node.
 func (l lock) Release(_ context.Context, key, _ string) (bool, error) {
 	one := l.held[key]
 	if one == nil {

@@ -7,10 +7,9 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// Denial is why a command is refused: the later, the nearer it came to be allowed.
+// Denial is the reason why a command is refused. A larger one belongs to a later check.
 type Denial uint8
 
-// The reasons, in the order of Redis.
 const (
 	Allowed Denial = iota
 	DeniedCommand
@@ -18,15 +17,15 @@ const (
 	DeniedChannel
 )
 
-// String is the reason in the words of ACL LOG.
+// String returns the reason in the words of ACL LOG.
 func (d Denial) String() string { return [...]string{"", "command", "key", "channel"}[d] }
 
-// Budget bounds the work of checks: a step is a byte of a pattern compared with a byte of a key. A check without steps
+// Budget bounds the work of checks. A step is a comparison of a pattern's byte with a key's byte. A check without steps
 // left refuses.
 type Budget struct{ Steps int64 }
 
-// Check reports whether a command line may run. words has the command's name, and a subcommand's behind it. at is the
-// word that was refused.
+// Check reports whether a command line may run. words has the command's name, the subcommand if any, and the arguments;
+// at is the index of the refused word.
 func Check[W ~string | ~[]byte](r *Rights, command *protocol.Command, words []W, b *Budget) (denial Denial, at int) {
 	var keys []protocol.KeyUse
 	for i := range 1 + len(r.more) {
@@ -84,7 +83,7 @@ func allows[W ~string | ~[]byte](s *selector, command *protocol.Command, words [
 	})
 }
 
-// needed is what a command does with a key.
+// needed returns the access to a key that a command needs.
 func needed(f protocol.KeyFlags) (a access) {
 	if f&protocol.KeyAccess != 0 {
 		a |= reads
@@ -104,7 +103,8 @@ func (s *selector) allowsKey(key string, a access, b *Budget) bool {
 	return false
 }
 
-// allowsChannel compares a pattern that a client subscribes to with the letters of the rules, as Redis does.
+// allowsChannel reports whether a channel is allowed. A pattern of PSUBSCRIBE must be equal to an allowed pattern, as
+// in Redis.
 func (s *selector) allowsChannel(channel string, pattern bool, b *Budget) bool {
 	return slices.ContainsFunc(s.channels, func(glob string) bool {
 		return pattern && glob == channel || !pattern && b.match(glob, channel)
@@ -112,7 +112,7 @@ func (s *selector) allowsChannel(channel string, pattern bool, b *Budget) bool {
 }
 
 func (b *Budget) match(glob, word string) bool {
-	b.Steps-- // each pattern costs something
+	b.Steps-- // each pattern costs a step
 	if b.Steps < 0 {
 		return false
 	}
@@ -123,7 +123,7 @@ func (b *Budget) match(glob, word string) bool {
 	return protocol.MatchSteps(glob, word, false, &b.Steps)
 }
 
-// MayRead reports whether a selector lets a key be read, whatever the command.
+// MayRead reports whether any selector allows reading a key, whatever the command.
 func (r *Rights) MayRead(key string, b *Budget) bool {
 	for i := range 1 + len(r.more) {
 		if s := r.selector(i); s.allKeys || s.allowsKey(key, reads, b) {
@@ -133,7 +133,7 @@ func (r *Rights) MayRead(key string, b *Budget) bool {
 	return false
 }
 
-// MayHear reports whether a selector lets a channel be subscribed to.
+// MayHear reports whether any selector allows subscribing to a channel.
 func (r *Rights) MayHear(channel string, b *Budget) bool {
 	for i := range 1 + len(r.more) {
 		if s := r.selector(i); s.allChannels || s.allowsChannel(channel, false, b) {
@@ -143,8 +143,8 @@ func (r *Rights) MayHear(channel string, b *Budget) bool {
 	return false
 }
 
-// RefusedSort is Redis's text for an option by which SORT would look at keys that no word names, although the user may
-// not read every key; empty: there is none, or it is another command.
+// RefusedSort returns Redis's error text if SORT has an option that reads keys which are no arguments, and the user may
+// not read all keys. It is empty otherwise.
 func RefusedSort[W ~string | ~[]byte](r *Rights, command *protocol.Command, words []W, b *Budget) (text string) {
 	if command.Name != "sort" && command.Name != "sort_ro" {
 		return ""
@@ -156,7 +156,7 @@ func RefusedSort[W ~string | ~[]byte](r *Rights, command *protocol.Command, word
 	return option + " option of SORT denied due to insufficient ACL permissions."
 }
 
-// foreignKeys is the first option by which SORT looks at keys that no word names: BY, GET, or none.
+// foreignKeys returns the first option of SORT that reads keys which are no arguments: BY, GET or none.
 func foreignKeys[W ~string | ~[]byte](words []W) string {
 	for i := 2; i+1 < len(words); i++ {
 		switch option := strings.ToUpper(string(words[i])); option {
@@ -172,7 +172,7 @@ func foreignKeys[W ~string | ~[]byte](words []W) string {
 	return ""
 }
 
-// allKeys reports whether a selector that allows the command line lets every key be read.
+// allKeys reports whether a selector that allows the command line allows reading every key.
 func allKeys[W ~string | ~[]byte](r *Rights, command *protocol.Command, words []W, b *Budget) bool {
 	keys := protocol.AppendKeyUses(command, nil, words)
 	for i := range 1 + len(r.more) {
@@ -190,7 +190,7 @@ func (s *selector) readsAll() bool {
 	})
 }
 
-// selector is the root, and then the others.
+// selector returns the root selector for 0, then the others.
 func (r *Rights) selector(i int) *selector {
 	if i == 0 {
 		return &r.root

@@ -16,8 +16,8 @@ import (
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
-// TestDifferential makes random users by the same rules here and in Redis: the same rules are refused with the same
-// texts, the rules of String make the same user again, and the same command lines are allowed.
+// TestDifferential applies random rules here and in Redis. Both must refuse the same rules with the same texts, String
+// must recreate the user, and both must allow the same command lines.
 func TestDifferential(t *testing.T) {
 	ctx := t.Context()
 	socket := protocoltest.StartRedis(t)
@@ -63,7 +63,7 @@ func compareUsers(t *testing.T, client *redis.Client, rules []string) {
 	require.Equal(t, sorted(t, user), sorted(t, again), "%q", rules)
 }
 
-// sorted sorts the rules about commands of the root: a first argument that is allowed twice moves.
+// sorted sorts the root's command rules: Redis moves a first argument that is allowed twice.
 func sorted(t *testing.T, user any) any {
 	fields, ok := user.(map[any]any)
 	require.True(t, ok)
@@ -73,7 +73,7 @@ func sorted(t *testing.T, user any) any {
 	return fields
 }
 
-// compareLines requires that the same random command lines are allowed.
+// compareLines requires the same verdicts on random command lines.
 func compareLines(t *testing.T, client *redis.Client, ours *Rights, rules []string, known []*protocol.Command,
 	seed uint64,
 ) {
@@ -94,7 +94,7 @@ func compareLines(t *testing.T, client *redis.Client, ours *Rights, rules []stri
 		}
 		want, err := client.Do(t.Context(), line...).Text()
 		if err != nil {
-			require.ErrorContains(t, err, "wrong number of arguments", "%q", line) // later releases take more
+			require.ErrorContains(t, err, "wrong number of arguments", "%q", line) // later releases accept more words
 			continue
 		}
 		want = strings.Replace(want, "User u has", "This user has", 1) // later releases name the user
@@ -115,7 +115,7 @@ func dryRun(command *protocol.Command, words []string, denial Denial, at int) st
 	return "OK"
 }
 
-// commandsOf are the commands that Redis has, too.
+// commandsOf returns the commands that Redis has as well.
 func commandsOf(t *testing.T, client *redis.Client) (known []*protocol.Command) {
 	for c := range protocol.Redis().All() {
 		info, err := client.Do(t.Context(), "COMMAND", "INFO", c.Name).Slice()

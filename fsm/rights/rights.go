@@ -1,15 +1,14 @@
 //lint:file-ignore ST1005 the texts are those of Redis
 
-// Package rights decides what a user may do by the rules of Redis's ACLs: which commands, and which keys and channels
-// among their words.
+// Package rights implements the rules of Redis's ACLs: the commands, keys and channels that a user may use.
 //
 // It promises:
 //   - rules mean what they mean to Redis, and a rule that Redis refuses is refused with Redis's text;
-//   - [Rights.String] is rules again, in the form of ACL LIST, and they mean the same on every node;
+//   - [Rights.String] returns equivalent rules in the form of ACL LIST, with the same meaning on every node;
 //   - the work of a check is counted, so that the state machine can bound it.
 //
-// The rules of a user travel in the log with scripts of the user's. So the categories of a command that scripts may
-// call are part of the meaning of a log entry: a test holds them.
+// The log has a user's rules together with the user's scripts. So the categories of commands in scripts are part of the
+// meaning of a log entry, and a test fixes them.
 //
 // Read selector.go (rules) and check.go (commands) next.
 package rights
@@ -20,8 +19,8 @@ import (
 	"strings"
 )
 
-// Rights are what a user may do: one of the selectors must allow a whole command. The first selector has the rules that
-// stand in no parentheses. The zero value allows nothing.
+// Rights are a user's permissions: one of the selectors must allow the whole command. The first selector has the rules
+// outside of parentheses. The zero value allows nothing.
 type Rights struct {
 	root selector
 	more []selector
@@ -46,7 +45,7 @@ func (r *Rights) Apply(rule string) error {
 	case len(rule) >= 2 && rule[0] == '(' && rule[len(rule)-1] == ')':
 		var s selector
 		for word := range words(rule[1 : len(rule)-1]) {
-			// Redis takes such a pattern, but ACL LIST would end the selector there.
+			// Redis accepts such a pattern, but ACL LIST would end the selector at it.
 			if strings.HasSuffix(word, ")") {
 				return ErrRuleSyntax
 			}
@@ -63,7 +62,7 @@ func (r *Rights) Apply(rule string) error {
 	return r.root.apply(rule)
 }
 
-// Everything reports whether no command is ever refused.
+// Everything reports whether all commands are allowed.
 func (r *Rights) Everything() bool {
 	if r.root.everything() {
 		return true
@@ -76,7 +75,7 @@ func (r *Rights) Everything() bool {
 	return false
 }
 
-// String is rules that mean these rights, as ACL LIST has them.
+// String returns equivalent rules, in the form of ACL LIST.
 func (r *Rights) String() string {
 	text := r.root.String()
 	for i := range r.more {
@@ -85,8 +84,8 @@ func (r *Rights) String() string {
 	return text
 }
 
-// Parse reads what [Rights.String] wrote, on this node or on another. A command or a category that this release lacks
-// is left out: entries that the release applies have none.
+// Parse parses the output of [Rights.String], also of another node. It skips commands and categories that this release
+// lacks, since the entries that the release applies contain none.
 func Parse(text string) (*Rights, error) {
 	r := new(Rights)
 	rules, err := Words(text)
@@ -101,10 +100,10 @@ func Parse(text string) (*Rights, error) {
 	return r, nil
 }
 
-// ErrParenthesis is the error of a selector without an end.
+// ErrParenthesis is the error for an unclosed selector.
 var ErrParenthesis = errors.New("Unmatched parenthesis in selector definition.")
 
-// Words cuts a line into rules; what stands in parentheses is one rule.
+// Words splits a line into rules; a parenthesized selector is one rule.
 func Words(line string) ([]string, error) {
 	var rules []string
 	open := -1
@@ -127,12 +126,12 @@ func Words(line string) ([]string, error) {
 	return rules, nil
 }
 
-// words are the words between blanks of ASCII: others may be part of a pattern.
+// words splits at ASCII blanks only, since others may be part of a pattern.
 func words(line string) iter.Seq[string] {
 	return strings.FieldsFuncSeq(line, func(r rune) bool { return r == ' ' || r == '\t' || r == '\r' || r == '\n' })
 }
 
-// Parts describes a selector in the parts of ACL GETUSER.
+// Parts are the parts of a selector in ACL GETUSER.
 type Parts struct{ Commands, Keys, Channels string }
 
 // Describe returns the parts of each selector, the root's first.

@@ -19,7 +19,7 @@ func mustParse(t testing.TB, text string) *Rights {
 	return r
 }
 
-// verdict is what a check of a line says, with the word that was refused.
+// verdict describes the result of a check, with the refused word.
 func verdict(t testing.TB, r *Rights, line string) string {
 	t.Helper()
 	words := strings.Fields(line)
@@ -40,7 +40,7 @@ func verdict(t testing.TB, r *Rights, line string) string {
 func TestCheck(t *testing.T) {
 	for _, tc := range []struct{ rules, line, want string }{
 		{"", "get a", "command"},
-		{"", "auth a", "yes"}, // or nobody could become another user
+		{"", "auth a", "yes"}, // otherwise nobody could authenticate as another user
 		{"allcommands", "get a", "key a"},
 		{"allcommands allkeys", "get a", "yes"},
 		{"allcommands allkeys", "publish c m", "channel c"},
@@ -55,7 +55,7 @@ func TestCheck(t *testing.T) {
 		{"+@all %R~a %W~b", "copy a b", "yes"},
 		{"+@all %R~a %W~b", "copy b a", "key b"},
 		{"+@all %R~a %W~a", "set a 1 GET", "yes"},
-		{"+@all %R~a %W~*", "set a 1 GET", "key a"}, // one pattern must give both
+		{"+@all %R~a %W~*", "set a 1 GET", "key a"}, // a single pattern must grant both
 		{"+@all ~a -@dangerous", "flushall", "command"},
 		{"+@all ~a -@dangerous", "lock.break a", "command"},
 		{"+@all ~a -@dangerous", "raft.status", "command"},
@@ -74,7 +74,7 @@ func TestCheck(t *testing.T) {
 		{"+@all &news", "subscribe news", "yes"},
 		{"+@all &news", "subscribe news other", "channel other"},
 		{"+@all &news*", "psubscribe news*", "yes"},
-		{"+@all &news*", "psubscribe news1", "channel news1"}, // by the letter
+		{"+@all &news*", "psubscribe news1", "channel news1"}, // patterns are compared literally
 		{"+@all &news", "unsubscribe other", "yes"},
 		{"+@all &a", "spublish b m", "channel b"},
 		{"+get ~a (+set ~b)", "get a", "yes"},
@@ -106,7 +106,7 @@ func TestRefusedRules(t *testing.T) {
 	require.ErrorIs(t, err, ErrParenthesis)
 }
 
-// TestStringMeansTheSame: what travels in the log means what the file said.
+// TestStringMeansTheSame: parsing the output of String yields equivalent rights.
 func TestStringMeansTheSame(t *testing.T) {
 	for rules, want := range map[string]string{
 		"":                            "resetchannels -@all",
@@ -118,12 +118,12 @@ func TestStringMeansTheSame(t *testing.T) {
 		"+GET (~a +SET)":              "resetchannels -@all +get (~a resetchannels -@all +set)",
 		"%R~a %W~a":                   "~a resetchannels -@all",
 		"+get +@all":                  "resetchannels +@all",
-		"+nope +get":                  "resetchannels -@all +get", // a node of an earlier release
+		"+nope +get":                  "resetchannels -@all +get", // as parsed by an earlier release's node
 		"\u00a0 ~a\u00a0b \t allkeys": "",
 	} {
 		r, err := Parse(rules)
 		if want == "" {
-			require.ErrorIs(t, err, ErrRuleSyntax) // blanks are those of ASCII
+			require.ErrorIs(t, err, ErrRuleSyntax) // only ASCII blanks separate rules
 			continue
 		}
 		require.NoError(t, err)
@@ -142,7 +142,7 @@ func TestEverything(t *testing.T) {
 	}
 }
 
-// TestWorkIsBounded: what a check costs is taken off its budget, and without budget it refuses.
+// TestWorkIsBounded: a check is charged to its budget, and without budget it refuses.
 func TestWorkIsBounded(t *testing.T) {
 	r := mustParse(t, "+@all ~*a*a*a*b ~x*")
 	command, _ := protocol.Lookup("get")
@@ -160,7 +160,7 @@ func TestWorkIsBounded(t *testing.T) {
 	require.Equal(t, DeniedKey, denial)
 }
 
-// TestAllKeys: SORT may look at any key only for those who may read all.
+// TestAllKeys: SORT with BY or GET needs the right to read all keys.
 func TestAllKeys(t *testing.T) {
 	command, _ := protocol.Lookup("sort")
 	for rules, want := range map[string]bool{
@@ -172,9 +172,9 @@ func TestAllKeys(t *testing.T) {
 	}
 }
 
-// TestCategoriesOfTheLog: the categories of commands that scripts may call are part of the meaning of log entries, or
-// nodes of two releases would judge a script differently: see the package comment. Commands that came with the newest
-// version are held from the next version on. So are the words that are keys and channels.
+// TestCategoriesOfTheLog: the categories of commands in scripts, and the words that are keys and channels, are part of
+// the meaning of log entries (see the package comment). Commands of the newest version are fixed from the next version
+// on.
 func TestCategoriesOfTheLog(t *testing.T) {
 	var all strings.Builder
 	n := 0
@@ -194,7 +194,7 @@ func TestCategoriesOfTheLog(t *testing.T) {
 
 const categoriesOfTheLog = "175 commands, 8aeaf565a4be8b02"
 
-// FuzzParse: no rules make the parser fail in other ways than by an error, and what it takes comes back from String.
+// FuzzParse: parsing never panics, and String reproduces accepted rules.
 func FuzzParse(f *testing.F) {
 	commands := []*protocol.Command{}
 	for c := range protocol.Redis().All() {

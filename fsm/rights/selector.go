@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// access is what may be done with the keys of a pattern.
+// access is the set of permitted accesses to keys of a pattern.
 type access uint8
 
 const (
@@ -23,19 +23,20 @@ type keyPattern struct {
 
 // selector is a set of rules.
 type selector struct {
-	// allCommands: no command was taken away since all were allowed. later: commands of later releases are allowed.
+	// allCommands is set by allowing all commands and cleared by refusing any; later is set if commands of later
+	// releases are allowed.
 	allCommands, later   bool
 	allKeys, allChannels bool
 	allowed              commandSet
-	// first are the commands that are allowed with certain first arguments.
+	// first maps a command to the only first arguments with which it is allowed.
 	first    map[*protocol.Command][]string
 	keys     []keyPattern
 	channels []string
-	// rules are the rules about commands since the last about all commands.
+	// rules are the command rules since the last one about all commands.
 	rules []string
 }
 
-// commandSet has a bit for each command, by its number.
+// commandSet is a bitmap of commands by number.
 type commandSet [protocol.MaxCommands / 64]uint64
 
 func (s *commandSet) has(c *protocol.Command) bool { return s[c.Number()/64]>>(c.Number()%64)&1 != 0 }
@@ -74,7 +75,7 @@ func (s *selector) apply(rule string) error {
 	return nil
 }
 
-// applyOne applies a rule about some keys, channels or commands.
+// applyOne applies a rule about certain keys, channels or commands.
 func (s *selector) applyOne(rule string) error {
 	allow := rule[0] == '+'
 	switch {
@@ -98,7 +99,7 @@ func (s *selector) applyOne(rule string) error {
 	return nil
 }
 
-// addKeys reads "~glob" and "%R~glob".
+// addKeys parses "~glob" and "%R~glob".
 func (s *selector) addKeys(rule string) error {
 	if s.allKeys {
 		return errAfterAllKeys
@@ -156,7 +157,7 @@ func find(name string) *protocol.Command {
 
 func tables() []*protocol.Table { return []*protocol.Table{protocol.Redis(), protocol.Sentinel()} }
 
-// setAll forgets all rules about commands.
+// setAll replaces all command rules by one about all commands.
 func (s *selector) setAll(allow bool) {
 	s.later, s.rules, s.first = allow, nil, nil
 	s.allowed = commandSet{}
@@ -167,7 +168,7 @@ func (s *selector) setAll(allow bool) {
 	}
 }
 
-// set allows or refuses a command with its subcommands.
+// set allows or refuses a command including its subcommands.
 func (s *selector) set(command *protocol.Command, allow bool) {
 	s.allowed.put(command, allow)
 	s.allCommands = s.allCommands && allow
@@ -193,7 +194,7 @@ func (s *selector) setCategory(name string, allow bool) error {
 	return nil
 }
 
-// allowPart allows a subcommand, or a command with a certain first argument.
+// allowPart allows a subcommand, or a command with a given first argument.
 func (s *selector) allowPart(name string) error {
 	at := strings.LastIndex(name, "|")
 	command, argument := find(name[:at]), name[at+1:]
@@ -220,7 +221,7 @@ func (s *selector) allowPart(name string) error {
 	return nil
 }
 
-// note remembers a rule about a command or a category in the place of those that it makes void.
+// note records a rule about a command or category, and removes rules that it overrides.
 func (s *selector) note(name string, allow bool) {
 	s.rules = slices.DeleteFunc(s.rules, func(rule string) bool {
 		return rule[1:] == name || strings.HasPrefix(rule[1:], name+"|")
@@ -256,7 +257,7 @@ func (s *selector) parts() Parts {
 	return p
 }
 
-// String is rules that make the selector of none.
+// String returns rules that create the selector from an empty one.
 func (s *selector) String() string {
 	p, words := s.parts(), []string(nil)
 	if p.Keys != "" {

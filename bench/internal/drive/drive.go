@@ -1,11 +1,9 @@
-// Package drive lets another program run a workload. A client of etcd or ZooKeeper comes
-// with modules that this module should not depend on, so each is a small program in a module of
-// its own, under bench/. The program links the same workloads, generator and recorder as the benchmark, so that
-// the figures are made alike, and adds only clients.
+// Package drive runs a workload in another program. A client of etcd or ZooKeeper needs modules that this module must
+// not depend on, so each is a small program in its own module under bench/. The program links the same workloads,
+// generator and recorder as the benchmark, so that the figures are comparable, and only adds clients.
 //
-// The caller writes a [Request] to the program's standard input and reads a [Reply] from the
-// standard output; both are JSON. Start reading at [Run] for the caller's side and at
-// [Serve] for the program's.
+// The caller writes a JSON [Request] to the program's standard input and reads a JSON [Reply] from its standard output.
+// Start reading at [Run] for the caller's side and at [Serve] for the program's.
 package drive
 
 import (
@@ -23,7 +21,7 @@ import (
 	"github.com/holdfast/holdfast/bench/internal/workload"
 )
 
-// Request is a run.
+// Request describes a run.
 type Request struct {
 	Workload      string         `json:"workload"`
 	Target        target.Target  `json:"target"`
@@ -37,7 +35,7 @@ type Request struct {
 	Sizes         workload.Sizes `json:"sizes"`
 }
 
-// Reply is what came of a run.
+// Reply is the result of a run.
 type Reply struct {
 	Figures *workload.Figures `json:"figures,omitempty"`
 	Error   string            `json:"error,omitempty"`
@@ -72,8 +70,8 @@ func Run(ctx context.Context, w workload.Workload, e workload.Env) (*workload.Fi
 	return reply.Figures, nil
 }
 
-// Serve is a driver: it runs the request that it reads from in. A run that fails is a
-// reply; the error is of the conversation.
+// Serve is the driver's side: it reads a request from in and runs it. A failed run is a reply; an error means that the
+// exchange failed.
 func Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	var r Request
 	if err := json.NewDecoder(in).Decode(&r); err != nil {

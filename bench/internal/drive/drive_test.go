@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast/holdfast/bench/internal/workload"
 )
 
-// The test binary is the driver that the tests run.
+// asDriver is the environment variable that makes the test binary act as a driver.
 const asDriver = "BENCH_AS_DRIVER"
 
 func TestMain(m *testing.M) {
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// driver is a program that runs this binary as a driver.
+// driver writes a program that runs this binary as a driver.
 func driver(t *testing.T) string {
 	t.Helper()
 	exe, err := os.Executable()

@@ -1,5 +1,5 @@
-// Package fakeredis is a server for tests of the generator. The server knows the commands that
-// the generator sends and nothing else; keys do not expire. A test can make the server refuse.
+// Package fakeredis is a server for tests of the generator. It implements only the generator's commands, without
+// expiry. A test can make it refuse.
 package fakeredis
 
 import (
@@ -17,11 +17,11 @@ import (
 // Server is a fake.
 type Server struct {
 	Addr string
-	// Role is what ROLE answers first. Set before the first connection.
+	// Role is the first element of ROLE's reply. Set it before the first connection.
 	Role string
-	// Replicas is what WAIT answers. Set before the first connection.
+	// Replicas is WAIT's reply. Set it before the first connection.
 	Replicas int64
-	// Info are what INFO answers in turn; the last is answered for good. Set before the first connection.
+	// Info has the replies of INFO in turn; the last is repeated. Set it before the first connection.
 	Info []string
 
 	mu      sync.Mutex
@@ -29,10 +29,10 @@ type Server struct {
 	scripts map[string]bool   // guarded by mu
 	counts  map[string]int    // guarded by mu
 	refuse  string            // guarded by mu
-	times   int               // guarded by mu; refusals left, or -1 for no end
+	times   int               // guarded by mu; remaining refusals, -1 for all
 }
 
-// New makes a fake that is to listen on l.
+// New returns a fake that listens on l.
 func New(l net.Listener) *Server {
 	return &Server{
 		Addr: l.Addr().String(), Role: "master",
@@ -40,7 +40,7 @@ func New(l net.Listener) *Server {
 	}
 }
 
-// Serve answers all connections until l is closed.
+// Serve serves all connections until l is closed.
 func (s *Server) Serve(l net.Listener) {
 	for {
 		c, err := l.Accept()
@@ -62,31 +62,31 @@ func Start(t *testing.T) *Server {
 	return s
 }
 
-// Refuse makes SET answer with an error; "" ends that.
+// Refuse makes SET return an error; "" ends that.
 func (s *Server) Refuse(line string) { s.RefuseTimes(line, -1) }
 
-// RefuseTimes makes the next so many SETs answer with an error.
+// RefuseTimes makes a number of SETs return an error.
 func (s *Server) RefuseTimes(line string, times int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.refuse, s.times = line, times
 }
 
-// Count is how often a command came.
+// Count returns how often a command was received.
 func (s *Server) Count(command string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.counts[command]
 }
 
-// Keep writes a key that the generator does not know.
+// Keep writes a key that is not the generator's.
 func (s *Server) Keep(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.keys[key] = "kept"
 }
 
-// Keys is the number of keys that there are.
+// Keys returns the number of keys.
 func (s *Server) Keys() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -192,7 +192,7 @@ func (s *Server) set(words []string) protocol.Value {
 	return protocol.OK
 }
 
-// kind tells the generator's two scripts apart.
+// kind distinguishes the generator's two scripts.
 func kind(source string) string {
 	if strings.Contains(source, "pexpire") {
 		return "renew"
@@ -200,7 +200,7 @@ func kind(source string) string {
 	return "release"
 }
 
-// evalsha knows a script by the number of arguments, once EVAL has brought the script.
+// evalsha identifies a script by its number of arguments, once EVAL has loaded it.
 func (s *Server) evalsha(words []string) protocol.Value {
 	script := "release"
 	if len(words) > 5 {

@@ -1,5 +1,5 @@
-// Package floor measures what a disk and a loopback socket take by themselves: no
-// server with durable writes can answer faster than the sum of the waits on its path.
+// Package floor measures a disk and a loopback socket alone: no server with durable writes can answer faster than the
+// sum of these waits.
 package floor
 
 import (
@@ -15,11 +15,11 @@ import (
 
 // Floors are medians.
 type Floors struct {
-	// AppendSyncMicros is appending 128 bytes to a file and fdatasync.
+	// AppendSyncMicros is the time to append 128 bytes to a file and call fdatasync.
 	AppendSyncMicros float64 `json:"append_fdatasync_us"`
-	// OverwriteSyncMicros is writing 128 bytes into preallocated space and fdatasync.
+	// OverwriteSyncMicros is the time to write 128 bytes into preallocated space and call fdatasync.
 	OverwriteSyncMicros float64 `json:"overwrite_fdatasync_us"`
-	// RoundTripMicros is 64 bytes over a loopback TCP connection and back.
+	// RoundTripMicros is the time of 64 bytes over a loopback TCP connection and back.
 	RoundTripMicros float64 `json:"round_trip_us"`
 }
 

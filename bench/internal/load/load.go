@@ -1,16 +1,13 @@
-// Package load runs a number of workers against something and measures how long
-// their steps take.
+// Package load runs workers and measures their steps.
 //
 // It promises:
-//   - nothing that happened during the warm-up is in the figures, and nothing is
-//     left out because a worker was slow (open loop): with a fixed rate a step's
-//     latency counts from the moment an operation should have begun, however late it did;
+//   - figures contain nothing of the warm-up, and omit nothing because a worker was slow: at a fixed rate (open loop) a
+//
+// step's latency counts from the instant at which its operation was due, however late it began;
 //   - throughput is what was completed within the window, divided by the window;
-//   - an operation that failed is an error in the figures, never a latency.
+//   - a failed operation is an error in the figures, never a latency.
 //
-// The package knows nothing of locks or sockets: an [Op] is a function.
-//
-// Start reading at [Run].
+// An [Op] is any function. Start reading at [Run].
 package load
 
 import (
@@ -24,8 +21,8 @@ import (
 	"time"
 )
 
-// Op is an operation of a worker: a pair of acquire and release, say. The operation began
-// at start, as far as latencies are concerned, and tells r of its steps.
+// Op is an operation of a worker, such as a pair of acquire and release. It records its steps in r; their latencies
+// count from start.
 type Op func(ctx context.Context, start time.Time, r *Recorder) error
 
 // Config has the rate and the duration of a run.

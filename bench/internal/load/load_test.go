@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// sleeper is an op that takes as long as the server does.
+// sleeper is an op that takes as long as a server would.
 func sleeper(d time.Duration) Op {
 	return func(_ context.Context, start time.Time, r *Recorder) error {
 		<-time.After(d)
@@ -57,8 +57,7 @@ func TestOpenLoopKeepsItsRate(t *testing.T) {
 	})
 }
 
-// A server that freezes for two seconds must show two seconds to everything that
-// should have been sent meanwhile, not to one operation.
+// A freeze of two seconds must count for every operation due meanwhile, not only for one.
 func TestOpenLoopDoesNotOmit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
@@ -91,8 +90,8 @@ func TestOpenLoopCountsWhatItNeverBegan(t *testing.T) {
 		s, err := Run(t.Context(), Config{Measure: 10 * time.Second, RatePerSecond: 10}, workers(1, sleeper(time.Second)))
 		require.NoError(t, err)
 		done := s.Steps["step"].Count
-		require.EqualValues(t, 21, done)                         // ten within the window, and ten seconds' more
-		require.InDelta(t, 1.0, s.Steps["step"].PerSecond, 0.11) // what it takes, not what it is offered
+		require.EqualValues(t, 21, done)                         // ten within the window, and those of ten more seconds
+		require.InDelta(t, 1.0, s.Steps["step"].PerSecond, 0.11) // the completed rate, not the offered one
 		require.EqualValues(t, 100-done, s.Errors["not begun: the rate is more than the server takes"])
 	})
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast/holdfast/protocol/fleet"
 )
 
-// Cluster is the servers of a peer, for one goroutine (but for pids).
+// Cluster is the servers of a peer. Only pids is safe for concurrent use.
 type Cluster struct {
 	dir     string
 	servers []*server
@@ -25,21 +25,21 @@ type Cluster struct {
 	independent bool
 	// distance is the distance between the servers, nil if it cannot be set.
 	distance *distance
-	// isReady, if not nil, replaces the check of RESP servers whether all are ready.
+	// isReady, if not nil, replaces the readiness check of RESP servers.
 	isReady func(context.Context) error
 }
 
-// server is a process that can be started again.
+// server is a process that can be restarted.
 type server struct {
 	fleet.Process
-	addr string // where clients connect; "" for a sentinel
-	dir  string // what the server stores, and its output
-	// configure writes configuration to an empty folder and makes the command.
+	addr string // for clients; "" for a sentinel
+	dir  string // folder of the server's data and output
+	// configure writes the configuration to an empty folder and returns the command.
 	configure func(dir string) ([]string, error)
 	command   []string
 }
 
-// add starts a server by the command that is made for the server's folder, which also gets the output.
+// add starts a server in its own folder, which also receives the output.
 func (c *Cluster) add(name, addr string, configure func(dir string) ([]string, error)) error {
 	s := &server{addr: addr, dir: filepath.Join(c.dir, name), configure: configure}
 	s.Name, s.Log = name, filepath.Join(s.dir, "output.log")
@@ -50,7 +50,7 @@ func (c *Cluster) add(name, addr string, configure func(dir string) ([]string, e
 	return s.start()
 }
 
-// empty makes the folder as it was before the server's first start.
+// empty resets the folder to its state before the first start.
 func (s *server) empty() error {
 	if err := os.RemoveAll(s.dir); err != nil {
 		return err
@@ -75,7 +75,7 @@ func (c *Cluster) addrs() []string {
 	return all
 }
 
-// pids are the processes that run now, sentinels included.
+// pids returns the running processes, including sentinels.
 func (c *Cluster) pids() []int {
 	var all []int
 	for _, s := range c.servers {
@@ -93,7 +93,7 @@ func (c *Cluster) at(addr string) (*server, error) {
 	return nil, fmt.Errorf("no server listens at %s", addr)
 }
 
-// Kill ends a server at once.
+// Kill kills a server.
 func (c *Cluster) Kill(addr string) error {
 	s, err := c.at(addr)
 	if err != nil {
@@ -103,7 +103,7 @@ func (c *Cluster) Kill(addr string) error {
 	return nil
 }
 
-// Freeze stops a server, whose connections stay open; a frozen server can be killed.
+// Freeze stops a server with its connections open. A frozen server can be killed.
 func (c *Cluster) Freeze(addr string) error {
 	s, err := c.at(addr)
 	if err != nil {
@@ -115,7 +115,7 @@ func (c *Cluster) Freeze(addr string) error {
 	return waitStopped(s.PID())
 }
 
-// Thaw lets a frozen server go on.
+// Thaw resumes a frozen server.
 func (c *Cluster) Thaw(addr string) error {
 	s, err := c.at(addr)
 	if err != nil {
@@ -124,7 +124,7 @@ func (c *Cluster) Thaw(addr string) error {
 	return s.Signal(syscall.SIGCONT)
 }
 
-// Empty removes what a killed server stored.
+// Empty removes a killed server's data.
 func (c *Cluster) Empty(addr string) error {
 	s, err := c.at(addr)
 	if err != nil {
@@ -133,7 +133,7 @@ func (c *Cluster) Empty(addr string) error {
 	return s.empty()
 }
 
-// Start starts a killed server again.
+// Start restarts a killed server.
 func (c *Cluster) Start(_ context.Context, addr string) error {
 	s, err := c.at(addr)
 	if err != nil {
@@ -142,7 +142,7 @@ func (c *Cluster) Start(_ context.Context, addr string) error {
 	return s.start()
 }
 
-// Part puts the servers apart, by a round trip of that time.
+// Part sets the round trip between the servers.
 func (c *Cluster) Part(roundTrip time.Duration) error {
 	if c.distance == nil {
 		return errors.New("these servers cannot be put apart")
@@ -153,8 +153,7 @@ func (c *Cluster) Part(roundTrip time.Duration) error {
 
 const askTimeout = time.Second
 
-// Ready waits until one server is the master (all servers when they are independent)
-// and takes writes, and the others follow.
+// Ready waits until one server is the master (all if they are independent) and accepts writes, and the others follow.
 func (c *Cluster) Ready(ctx context.Context) error {
 	var all []*fleet.Process
 	for _, s := range c.servers {
@@ -199,7 +198,7 @@ func (c *Cluster) stop() {
 	}
 }
 
-// logTails are the last lines that each server wrote.
+// logTails returns the last lines of each server's output.
 func (c *Cluster) logTails() string {
 	var b strings.Builder
 	for _, s := range c.servers {

@@ -10,11 +10,10 @@ import (
 	"github.com/holdfast/holdfast/protocol/fleet"
 )
 
-// etcdMembers is how many members there are.
+// etcdMembers is the number of members.
 const etcdMembers = 3
 
-// etcd is three members with default settings, but for what members write of themselves. They
-// sync every entry, as that is their default.
+// etcd is three members with default settings, except for their own logs. They sync every entry by default.
 func etcd(ctx context.Context, b *builder) error {
 	path, err := b.driver(ctx, "etcd")
 	if err != nil {
@@ -54,7 +53,7 @@ func etcd(ctx context.Context, b *builder) error {
 	return nil
 }
 
-// etcdReady demands that all members follow the same leader.
+// etcdReady checks that all members follow the same leader.
 func etcdReady(ctx context.Context, addrs []string) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()

@@ -14,8 +14,8 @@ import (
 	"github.com/holdfast/holdfast/protocol/fleet"
 )
 
-// What is sent without waiting for answers arrives at the same intervals: the distance does not slow down who sends
-// ahead.
+// Data sent without waiting for answers arrives at the same intervals: the distance delays it, and does not throttle
+// it.
 func TestDistanceDelaysAndLimitsNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -47,7 +47,7 @@ func TestDistanceDelaysAndLimitsNothing(t *testing.T) {
 	})
 }
 
-// A receiver that is gone ends the connection to the sender.
+// A receiver that disconnects ends the sender's connection.
 func TestDistanceEndsWithTheReceiver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast/holdfast/protocol/fleet"
 )
 
-// before is three nodes of the binary of --before. The peer holdfast, of this tree, is compared with them.
+// before is three nodes of the binary of --before, to compare with the peer holdfast of this tree.
 func before(ctx context.Context, b *builder) error {
 	if b.before == "" {
 		return errors.New("--before names no binary")
@@ -23,7 +23,7 @@ func before(ctx context.Context, b *builder) error {
 	return holdfast(3)(ctx, &other)
 }
 
-// pinned are servers on some cores alone.
+// pinned restricts servers to some cores.
 func pinned(cores string, servers func(context.Context, *builder) error) func(context.Context, *builder) error {
 	return func(ctx context.Context, b *builder) error {
 		b.cores = cores
@@ -54,7 +54,7 @@ func withUsers(ctx context.Context, b *builder) error {
 	return holdfast(3, flags...)(ctx, b)
 }
 
-// holdfast is n nodes with their default settings, but for what more says.
+// holdfast is n nodes with default settings and more flags.
 func holdfast(n int, more ...string) func(context.Context, *builder) error {
 	return func(ctx context.Context, b *builder) error {
 		path, err := b.binary(ctx)

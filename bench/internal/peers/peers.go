@@ -1,11 +1,10 @@
-// Package peers starts what is measured: redis-server in the ways that people run it
-// for locks, etcd, ZooKeeper, and Holdfast, all on loopback, each with its own folder.
+// Package peers starts the measured servers on loopback, each with its own folder: redis-server in the common
+// configurations for locks, etcd, ZooKeeper, and Holdfast.
 //
-// It promises that every durable peer really syncs to the disk that was named, that a
-// peer that does not come up is left out with the end of its log, and that [Peers.Stop]
-// leaves neither a process nor a file. redis-server comes from the PATH; Holdfast is built
-// from this tree, and what etcd and ZooKeeper need from the modules under bench/ that have their names,
-// into the user's cache.
+// It promises that every durable peer syncs to the named disk, that a peer which does not start is skipped and the end
+// of its log reported, and that [Peers.Stop] leaves neither a process nor a file. redis-server is found in the PATH.
+// Holdfast is built from this tree, and the modules under bench/ for etcd and ZooKeeper are built into the user's
+// cache.
 //
 // Start reading at [Rows].
 package peers
@@ -149,7 +148,7 @@ func libraries() []Row {
 	}
 }
 
-// library is a lock library: the word before the hyphen is its language.
+// library is a lock library, whose name begins with its language and a hyphen.
 func library(name, cluster string, servers func(context.Context, *builder) error, about string) Row {
 	language, _, _ := strings.Cut(name, "-")
 	return Row{Name: name, Cluster: cluster, Via: target.ViaSpread, Language: language, servers: servers, About: about}
@@ -196,8 +195,8 @@ type Peers struct {
 // startLimit bounds the time until all servers of a peer are ready.
 const startLimit = 30 * time.Second
 
-// Start starts the peers of these names. A peer that does not start is left out, and
-// [Peers.Skipped] says so: a table without etcd is better than none.
+// Start starts the named peers. A peer that does not start is skipped and listed in [Peers.Skipped]: a table without
+// etcd is better than none.
 func Start(ctx context.Context, names []string, o Options) (*Peers, error) {
 	dir, err := os.MkdirTemp(o.Dir, "peers-")
 	if err != nil {
@@ -253,7 +252,7 @@ func (p *Peers) add(ctx context.Context, name string, b *builder) error {
 	return nil
 }
 
-// start starts the servers of a row, or leaves none of them.
+// start starts all servers of a row, or none.
 func (p *Peers) start(ctx context.Context, row Row, b *builder) (*Cluster, error) {
 	c := &Cluster{dir: filepath.Join(p.dir, row.Cluster), independent: row.Via == target.ViaRedlock}
 	b.cluster = c
@@ -271,7 +270,7 @@ func (p *Peers) start(ctx context.Context, row Row, b *builder) (*Cluster, error
 	return c, nil
 }
 
-// Stop kills everything and removes what was stored.
+// Stop kills all servers and removes their data.
 func (p *Peers) Stop() error {
 	for _, c := range p.clusters {
 		c.stop()
@@ -279,17 +278,17 @@ func (p *Peers) Stop() error {
 	return os.RemoveAll(p.dir)
 }
 
-// builder makes the servers of one cluster after another.
+// builder creates the servers of one cluster after another.
 type builder struct {
 	dir      string
 	holdfast string
 	before   string
-	cores    string // that servers are pinned to; "": all
-	far      bool   // servers can be put apart
+	cores    string // for the servers; "": all
+	far      bool   // servers can be set apart
 	cluster  *Cluster
 }
 
-// apart returns the addresses under which servers that listen at addrs are to reach each other.
+// apart returns the addresses at which servers that listen at addrs must reach each other.
 func (b *builder) apart(addrs []string) ([]string, error) {
 	if !b.far {
 		return addrs, nil
@@ -305,7 +304,7 @@ func (b *builder) apart(addrs []string) ([]string, error) {
 	return seen, nil
 }
 
-// binary is Holdfast's, built once.
+// binary returns Holdfast's binary, which is built once.
 func (b *builder) binary(ctx context.Context) (string, error) {
 	if b.holdfast != "" {
 		return filepath.Abs(b.holdfast)
@@ -322,8 +321,8 @@ func (b *builder) binary(ctx context.Context) (string, error) {
 	return out, nil
 }
 
-// driver builds the module under bench/ that brings a peer's client and, mostly, its server. What is
-// built stays in the user's cache, so that each driver is built once.
+// driver builds the module under bench/ with a peer's client and, mostly, its server. The build is kept in the user's
+// cache.
 func (b *builder) driver(ctx context.Context, name string) (string, error) {
 	root, err := moduleRoot(ctx)
 	if err != nil {
@@ -334,8 +333,8 @@ func (b *builder) driver(ctx context.Context, name string) (string, error) {
 		return "", fmt.Errorf("find a folder for what is built: %w", err)
 	}
 	out, source := filepath.Join(cache, "holdfast-bench", name), filepath.Join(root, "bench", name)
-	// A copy of the module file, which the build may complete: the file falls behind when the main module's
-	// dependencies change.
+	// The build gets a copy of the module file, which it may update: the file is outdated when the main module's
+	// dependencies have changed.
 	modfile := out + ".mod"
 	if err := errors.Join(copyFile(filepath.Join(source, "go.mod"), modfile), copyFile(filepath.Join(source, "go.sum"),
 		out+".sum")); err != nil {
@@ -347,7 +346,7 @@ func (b *builder) driver(ctx context.Context, name string) (string, error) {
 	return out, nil
 }
 
-// library installs the driver of a language's lock libraries, in the user's cache.
+// library installs the driver of a language's lock libraries in the user's cache.
 func (b *builder) library(ctx context.Context, language string) (string, error) {
 	root, err := moduleRoot(ctx)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
-// The test binary is the server that the tests start: with fakeAddr it listens there.
+// fakeAddr is the environment variable with the address at which the test binary acts as a server.
 const fakeAddr = "BENCH_FAKE_ADDR"
 
 func TestMain(m *testing.M) {
@@ -179,7 +179,7 @@ func TestRedisPeers(t *testing.T) {
 	require.Empty(t, left)
 }
 
-// The driver of each language knows the libraries of its rows.
+// Each language's driver has the libraries of its rows.
 func TestLibraries(t *testing.T) {
 	t.Parallel()
 	drivers := map[string]string{"go": "main.go", "python": "bench.py", "java": "Bench.java", "typescript": "bench.mjs"}

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast/holdfast/protocol/fleet"
 )
 
-// durable are the settings of Redis by which an acknowledged write is on the disk.
+// durable are the settings under which Redis syncs before it acknowledges a write.
 var durable = []string{"--appendonly", "yes", "--appendfsync", "always", "--no-appendfsync-on-rewrite", "no"}
 
 // redisServer starts a redis-server.
@@ -47,7 +47,7 @@ func (b *builder) redisServers(n int, more ...string) error {
 	return nil
 }
 
-// redisReplicated is a primary, which comes first, and two replicas.
+// redisReplicated is a primary, the first server, and two replicas.
 func redisReplicated(_ context.Context, b *builder) error {
 	addrs, err := fleet.Reserve(3)
 	if err != nil {
@@ -65,14 +65,14 @@ func redisReplicated(_ context.Context, b *builder) error {
 	return nil
 }
 
-// sentinels is how many sentinels there are, and the majority that must agree.
+// sentinels is the number of sentinels; the quorum is a majority.
 const (
 	sentinels = 3
 	quorum    = 2
 )
 
-// redisSentinel adds sentinels with the settings of their documentation, but for
-// down-after-milliseconds: 1 s instead of the 30 s of the default.
+// redisSentinel adds sentinels with the documented settings, except for down-after-milliseconds: 1 s instead of the
+// default of 30 s.
 func redisSentinel(ctx context.Context, b *builder) error {
 	if err := redisReplicated(ctx, b); err != nil {
 		return err

@@ -15,14 +15,13 @@ import (
 
 const (
 	zookeeperServers = 3
-	// zookeeperJar is where Debian's package puts the jar, which names the other jars.
+	// zookeeperJar is the jar of Debian's package, which names the other jars.
 	zookeeperJar = "/usr/share/java/zookeeper.jar"
 )
 
 var errNoZooKeeper = errors.New("it needs java and Debian's package zookeeper (" + zookeeperJar + ")")
 
-// zookeeper is three servers with the settings of the manual's example. The servers sync every transaction,
-// as that is their default.
+// zookeeper is three servers with the settings of the manual's example. They sync every transaction by default.
 func zookeeper(ctx context.Context, b *builder) error {
 	java, err := exec.LookPath("java")
 	if _, jarErr := os.Stat(zookeeperJar); err != nil || jarErr != nil {
@@ -67,7 +66,7 @@ func zookeeper(ctx context.Context, b *builder) error {
 	return nil
 }
 
-// zookeeperReady demands a leader that the others follow.
+// zookeeperReady checks that there is a leader whom the others follow.
 func zookeeperReady(ctx context.Context, addrs []string) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()

@@ -1,5 +1,5 @@
-// Package proc reads what processes have used from /proc. Where there is no /proc, as
-// outside Linux, every call errs, and the figures are left out.
+// Package proc reads the usage of processes from /proc. Without /proc, as outside of Linux, every call fails, and the
+// figures are omitted.
 package proc
 
 import (
@@ -25,9 +25,9 @@ type Usage struct {
 // Process is the usage of one process.
 type Process struct {
 	CPUSeconds float64
-	// ReadBytes were read by system calls, mostly from sockets.
+	// ReadBytes counts bytes of system calls, mostly from sockets.
 	ReadBytes int64
-	// WrittenBytes were written to files and sockets. Linux's count for disks has whole folios, megabytes for a small
+	// WrittenBytes counts bytes to files and sockets. Linux's count for disks has whole folios, megabytes for a small
 	// write.
 	WrittenBytes int64
 }
@@ -54,13 +54,13 @@ func Read(pids ...int) (Usage, error) {
 // Self is the CPU time of this process.
 func Self() (float64, error) { return cpuSeconds("self") }
 
-// cpuSeconds is user and system time.
+// cpuSeconds returns the user and system time.
 func cpuSeconds(pid string) (float64, error) {
 	text, err := os.ReadFile("/proc/" + pid + "/stat")
 	if err != nil {
 		return 0, err
 	}
-	// The second field is the program's name in parentheses, and may hold anything.
+	// The second field is the program's name in parentheses, which may contain anything.
 	_, rest, _ := strings.Cut(string(text[strings.LastIndexByte(string(text), ')')+1:]), " ")
 	fields := strings.Fields(rest)
 	if len(fields) < 13 {

@@ -25,7 +25,7 @@ type judge func(evidence) (measured string, met, ok bool)
 // evidence has the results by which goals are judged.
 type evidence []*Result
 
-// goals are the project's, in the order of the promises of speed.
+// goals are the performance goals, in the order of the promises.
 func goals() []goal {
 	const one = "uncontended"
 	return []goal{
@@ -74,7 +74,7 @@ func goals() []goal {
 	}
 }
 
-// roundTrips judges the slowest median of an acquire by the round trip between the servers.
+// roundTrips judges the slowest median of an acquire, in round trips between the servers.
 func roundTrips(atMost float64) judge {
 	return func(e evidence) (text string, met, ok bool) {
 		worst := 0.0
@@ -89,7 +89,7 @@ func roundTrips(atMost float64) judge {
 	}
 }
 
-// distances are the acquires of Holdfast where the servers are a round trip apart.
+// distances yields Holdfast's acquires at each round trip between the servers.
 func (r *Result) distances() iter.Seq2[Point, load.Latency] {
 	wl, _ := workload.Named("uncontended")
 	return func(yield func(Point, load.Latency) bool) {
@@ -102,12 +102,12 @@ func (r *Result) distances() iter.Seq2[Point, load.Latency] {
 	}
 }
 
-// tripsOf is the median of an acquire in round trips.
+// tripsOf returns the median of an acquire in round trips.
 func tripsOf(p Point, acquire load.Latency) float64 {
 	return acquire.P50Micros / float64(p.RoundTrip.Microseconds())
 }
 
-// undisturbed judges the largest p99 with a neighbour, as a multiple of the p99 without one.
+// undisturbed judges the largest p99 with a neighbour, relative to the p99 without one.
 func undisturbed(atMost float64) judge {
 	return func(e evidence) (text string, met, ok bool) {
 		worst := 0.0
@@ -120,7 +120,7 @@ func undisturbed(atMost float64) judge {
 	}
 }
 
-// nativeGoals are the aims of native locks.
+// nativeGoals are the goals of native locks.
 func nativeGoals() []goal {
 	const native = "holdfast-native"
 	return []goal{
@@ -156,7 +156,7 @@ func nativeGoals() []goal {
 	}
 }
 
-// numberAt judges a number of runs at a point.
+// numberAt judges a number of the runs at a point.
 func numberAt(name string, connections int, number, of string, atMost float64) judge {
 	return func(e evidence) (string, bool, bool) {
 		for _, r := range e {
@@ -174,7 +174,7 @@ func numberAt(name string, connections int, number, of string, atMost float64) j
 	}
 }
 
-// numberOf judges a number of a workload that is run once, of one target.
+// numberOf judges a number of a workload that runs once, for one target.
 func numberOf(name, number, of, format string, atMost float64) judge {
 	return func(e evidence) (string, bool, bool) {
 		v, ok := e.numbers(name, number)[of]
@@ -182,7 +182,7 @@ func numberOf(name, number, of, format string, atMost float64) judge {
 	}
 }
 
-// across compares hand-offs of Holdfast by BLPOP with hand-offs of etcd's mutex, among 64 in the same rounds.
+// across compares Holdfast's hand-offs by BLPOP with those of etcd's mutex, among 64 clients in the same rounds.
 func across(aim float64, of measure) judge {
 	queue := Point{Workload: "handoffs", Target: "holdfast", Connections: 64}
 	mutex := Point{Workload: "hot", Target: "etcd-mutex", Connections: 64}
@@ -191,13 +191,13 @@ func across(aim float64, of measure) judge {
 
 func rateOf(wl workload.Workload, f *workload.Figures) (float64, bool) { return RateOf(wl, f), true }
 
-// perCommand compares hand-offs with the commands that one connection alone gets answered: two a pair.
+// perCommand compares hand-offs with the commands of a single connection, two for each pair.
 func perCommand(aim float64, of string) judge {
 	const commands = 2
 	return apart(aim, of, series{"hot", 64, 1}, series{"uncontended", 1, commands})
 }
 
-// series is a workload at a number of connections; each of its steps counts for so many.
+// series is a workload at a number of connections, with the weight of each of its steps.
 type series struct {
 	name        string
 	connections int
@@ -219,7 +219,7 @@ func apart(aim float64, of string, a, base series) judge {
 	return quotientAtLeast(aim, a.at(of), base.at(of), a.rate(), base.rate())
 }
 
-// nativeBeside returns the figures without an aim that are shown after the goals of native locks.
+// nativeBeside returns the figures without a goal to show after the goals of native locks.
 func nativeBeside() []goal {
 	const parked = "10,000 clients parked by BLPOP: "
 	return []goal{
@@ -230,7 +230,7 @@ func nativeBeside() []goal {
 	}
 }
 
-// beside returns the figures without an aim that are shown after the goals.
+// beside returns the figures without a goal to show after the goals.
 func beside() []goal {
 	return []goal{
 		{"failover by SIGSTOP of the leader, when nothing but silence tells", number("freeze", "median_ms", "%.0f ms",
@@ -240,7 +240,7 @@ func beside() []goal {
 	}
 }
 
-// nodes are the targets whose numbers are Holdfast's own, the first that was measured.
+// nodes are the names of Holdfast's target; the first one measured counts.
 var nodes = []string{"holdfast", "holdfast-debug"}
 
 // spread has the median and the range of quotients.
@@ -262,7 +262,7 @@ func (s spread) String() string {
 	return fmt.Sprintf("%s × (%s to %s)", f(s.median), f(s.low), f(s.high))
 }
 
-// against compares a spread with an aim.
+// against formats a spread with its goal.
 func (s spread) against(aim float64) string {
 	if s.low < aim && aim < s.high {
 		return s.String() + ", not in every round alike"
@@ -279,7 +279,7 @@ func figureOf(name string, of measure) figure {
 	return func(f *workload.Figures) (float64, bool) { return of(wl, f) }
 }
 
-// by returns the same point of another target.
+// by returns the same point for another target.
 func (p Point) by(target string) Point {
 	p.Target = target
 	return p
@@ -307,7 +307,7 @@ func (e evidence) quotients(p, base Point, of, by figure) (spread, bool) {
 	return spread{}, false
 }
 
-// quotientAtLeast judges whether the quotient of two figures is large enough.
+// quotientAtLeast judges whether the quotient of two figures is at least aim.
 func quotientAtLeast(aim float64, p, base Point, of, by figure) judge {
 	return func(e evidence) (string, bool, bool) {
 		s, ok := e.quotients(p, base, of, by)
@@ -315,7 +315,7 @@ func quotientAtLeast(aim float64, p, base Point, of, by figure) judge {
 	}
 }
 
-// quotientAtMost judges whether the quotient of a figure of two targets is small enough.
+// quotientAtMost judges whether the quotient of two targets' figure is at most aim.
 func quotientAtMost(aim float64, p Point, base string, of figure) judge {
 	return func(e evidence) (string, bool, bool) {
 		s, ok := e.quotients(p, p.by(base), of, of)
@@ -343,7 +343,7 @@ func cpuOf(aim float64, name string, connections int, of, base string) judge {
 	return quotientAtMost(aim, p, base, figureOf(name, cpuPerThousand))
 }
 
-// numbers are a number of a workload that is run once, by target.
+// numbers returns a number of a workload that runs once, by target.
 func (e evidence) numbers(name, of string) map[string]float64 {
 	all := make(map[string]float64)
 	for _, r := range e {
@@ -358,7 +358,7 @@ func (e evidence) numbers(name, of string) map[string]float64 {
 	return all
 }
 
-// own removes Holdfast's number from all, and returns it with a text that also has the others.
+// own removes Holdfast's number from all. It returns the number, and a text with the others.
 func own(all map[string]float64, format string) (v float64, text string, ok bool) {
 	for _, name := range nodes {
 		if v, ok = all[name]; ok {
@@ -404,7 +404,7 @@ func noElections(e evidence) (string, bool, bool) {
 	return fmt.Sprintf("%s in %.1f minutes", text, minutes), elections == 0 && minutes >= enoughMinutes, ok
 }
 
-// flat compares the most held locks with the fewest, by target.
+// flat compares the run with the most held locks to the one with the fewest, by target.
 func flat(e evidence) (string, bool, bool) {
 	wl, _ := workload.Named("growth")
 	all := make(map[string]float64)
@@ -432,7 +432,7 @@ func lasting(e evidence) (string, bool, bool) {
 	return text, v >= 0.8, ok
 }
 
-// goalTable is each goal, what was measured, and whether the goal is met.
+// goalTable writes each goal, its measured value, and whether it is met.
 func (e evidence) goalTable(b *strings.Builder, goals []goal) {
 	b.WriteString("\n| target | measured | |\n|---|---|---|\n")
 	for _, g := range goals {
@@ -448,7 +448,7 @@ func (e evidence) goalTable(b *strings.Builder, goals []goal) {
 	}
 }
 
-// besideTable goes on with what has no aim, where it was measured.
+// besideTable writes the measured figures without a goal.
 func (e evidence) besideTable(b *strings.Builder, goals []goal) {
 	for _, g := range goals {
 		if measured, _, ok := g.judge(e); ok {

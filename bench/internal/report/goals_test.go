@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
-// tableResult is three rounds in which holdfast does in each what the map says, as a multiple of redis-always.
+// tableResult has a round for each factor, in which holdfast achieves that multiple of redis-always.
 func tableResult(factors ...float64) *Result {
 	r := &Result{
 		Started: time.Date(2026, 11, 21, 6, 30, 0, 0, time.UTC),
@@ -44,7 +44,7 @@ func tableResult(factors ...float64) *Result {
 	return r
 }
 
-// once is a result of one workload that gives numbers.
+// once is a result of one workload that only gives numbers.
 func once(name string, numbers map[string]map[string]float64) *Result {
 	r := &Result{}
 	for _, t := range []string{"redis", "etcd", "holdfast", "holdfast-debug"} {
@@ -145,7 +145,7 @@ func TestGoalsOfNativeLocks(t *testing.T) {
 	require.Contains(t, text, "| 1.05 | 1.60 |")
 }
 
-// TestLibraries: a library is compared with Holdfast's of its language, round by round.
+// TestLibraries: a library is compared with Holdfast's of the same language, round by round.
 func TestLibraries(t *testing.T) {
 	t.Parallel()
 	r := &Result{Skipped: []string{"python-kazoo cannot be started: it needs java\nmore"}}
@@ -171,7 +171,7 @@ func TestLibraries(t *testing.T) {
 	require.Contains(t, text, "- left out: python-kazoo cannot be started: it needs java\n")
 }
 
-// TestGoalsOfWaiting: hand-offs by BLPOP are judged by etcd's mutex in the same round, whose workload is another.
+// TestGoalsOfWaiting: hand-offs by BLPOP are compared with those by etcd's mutex, another workload, in the same round.
 func TestGoalsOfWaiting(t *testing.T) {
 	t.Parallel()
 	r := &Result{Targets: []target.Target{{Name: "holdfast"}, {Name: "etcd-mutex"}}}
@@ -229,7 +229,7 @@ func TestSummary(t *testing.T) {
 	require.Contains(t, text, "by `go run ./bench --preset limits` (revision abc, 2026-11-22);")
 }
 
-// TestServersApart: each distance and number of connections has a row beside etcd's, and the worst is judged.
+// TestServersApart: each distance and number of connections has a row with etcd's figures, and the worst is judged.
 func TestServersApart(t *testing.T) {
 	t.Parallel()
 	r := &Result{Targets: []target.Target{{Name: "holdfast"}, {Name: "etcd"}}}

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast/holdfast/bench/internal/workload"
 )
 
-// WriteMarkdown writes the tables, in the order of workloads.
+// WriteMarkdown writes a table for each workload.
 func (r *Result) WriteMarkdown(w io.Writer, workloads []workload.Workload) error {
 	var b strings.Builder
 	r.head(&b)
@@ -54,10 +54,10 @@ func (r *Result) head(b *strings.Builder) {
 	}
 }
 
-// notADisk is how fast nothing syncs that keeps what was written, in microseconds.
+// notADisk is an fdatasync time in microseconds below which the file system cannot be durable.
 const notADisk = 10
 
-// columns are the points of a workload without their target, in order.
+// columns returns the points of a workload without their targets, in order.
 func (r *Result) columns(wl workload.Workload) []Point {
 	var columns []Point
 	for _, run := range r.Runs {
@@ -126,7 +126,7 @@ func (r *Result) rateTitle(wl workload.Workload) string {
 	return strings.ToUpper(unit[:1]) + unit[1:] + " a second, median of rounds and how far they lie apart"
 }
 
-// RateOf is the figure that a workload is judged by.
+// RateOf returns the main figure of a workload.
 func RateOf(wl workload.Workload, f *workload.Figures) float64 {
 	if wl.Batch {
 		return f.Numbers["commands_per_second"]
@@ -165,7 +165,7 @@ func (r *Result) latencyCell(wl workload.Workload, p Point) string {
 // measure is a figure of a run of a workload; ok is false where there is none.
 type measure func(workload.Workload, *workload.Figures) (v float64, ok bool)
 
-// reported is a number that some workloads have beside their steps.
+// reported is a number that some workloads have in addition to steps.
 func reported(name string) measure {
 	return func(_ workload.Workload, f *workload.Figures) (float64, bool) {
 		v, ok := f.Numbers[name]
@@ -173,7 +173,7 @@ func reported(name string) measure {
 	}
 }
 
-// each is a number of the window for each of what a workload counts, times a factor.
+// each is a number of the window per step that a workload counts, times a factor.
 func each(name string, times float64) measure {
 	return func(wl workload.Workload, f *workload.Figures) (float64, bool) {
 		v, ok := f.Numbers[name]
@@ -182,10 +182,10 @@ func each(name string, times float64) measure {
 	}
 }
 
-// cpuPerThousand is the servers' CPU seconds for a thousand of what a workload counts.
+// cpuPerThousand is the servers' CPU seconds per thousand counted steps.
 var cpuPerThousand = each("server_cpu_seconds", 1000)
 
-// knows reports whether something was measured.
+// knows reports whether a figure was measured.
 func (r *Result) knows(wl workload.Workload, of measure) bool {
 	return slices.ContainsFunc(r.Runs, func(run Run) bool {
 		if run.Workload != wl.Name || run.Figures == nil {
@@ -196,7 +196,7 @@ func (r *Result) knows(wl workload.Workload, of measure) bool {
 	})
 }
 
-// alsoShown are the tables beside rates and latencies, of workloads that measure so.
+// alsoShown are further tables, for workloads with such figures.
 var alsoShown = []column{
 	cpuColumn("CPU seconds of the servers per 1,000", Point{}),
 	medianColumn("CPU of the leader for each, microseconds", Point{}, each("leader_cpu_seconds", 1e6)),
@@ -210,7 +210,7 @@ var alsoShown = []column{
 	medianColumn("Messages that subscribers got, a second", Point{}, reported("messages_per_second")),
 }
 
-// medianCell is the median of the rounds.
+// medianCell formats the median of the rounds.
 func (r *Result) medianCell(wl workload.Workload, p Point, of measure, format func(float64) string) string {
 	var all []float64
 	for _, f := range r.at(p) {
@@ -239,7 +239,7 @@ func (r *Result) ratioCell(wl workload.Workload, p Point) string {
 	return strconv.FormatFloat(median(ratios), 'f', 2, 64)
 }
 
-// numbers writes a workload that has no steps: a column for each number.
+// numbers writes the table of a workload without steps: a column for each number.
 func (r *Result) numbers(b *strings.Builder, wl workload.Workload) {
 	var names []string
 	for _, t := range r.Targets {
@@ -271,7 +271,7 @@ func (r *Result) numbers(b *strings.Builder, wl workload.Workload) {
 	}
 }
 
-// faults lists every error, and every run that failed.
+// faults lists all errors and failed runs.
 func (r *Result) faults(b *strings.Builder) {
 	var lines []string
 	for _, text := range r.Skipped {
@@ -295,7 +295,7 @@ func (r *Result) faults(b *strings.Builder) {
 	}
 }
 
-// millis writes microseconds as milliseconds with three digits.
+// millis formats microseconds as milliseconds with three digits.
 func millis(micros float64) string {
 	switch ms := micros / 1000; {
 	case ms >= 100:
@@ -307,7 +307,7 @@ func millis(micros float64) string {
 	}
 }
 
-// thousands writes a number with commas, and small ones with two digits behind the point.
+// thousands formats a number with commas, and a small one with two decimals.
 func thousands(f float64) string {
 	if f < 100 && f > -100 {
 		return strings.TrimSuffix(strconv.FormatFloat(f, 'f', 2, 64), ".00")

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
-// someResult has three rounds of two targets. One target fails once.
+// someResult has three rounds of two targets, one of which fails once.
 func someResult() *Result {
 	r := &Result{
 		Started: time.Date(2026, 11, 21, 6, 30, 0, 0, time.UTC), Command: "go run ./bench --x",
@@ -60,7 +60,7 @@ func TestMarkdown(t *testing.T) {
 	require.Equal(t, protocoltest.Golden(t, "testdata/result.md", b.String()), b.String())
 }
 
-// Ratios are of the same round: when a machine is slow for one round, the ratio stands.
+// Ratios are taken within a round, so that a slow round does not change them.
 func TestRatiosAreTakenRoundByRound(t *testing.T) {
 	t.Parallel()
 	r := someResult()

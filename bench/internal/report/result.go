@@ -1,6 +1,5 @@
-// Package report turns runs into a file of figures and a table that people read. It
-// promises that every figure of a table is a median over rounds, that ratios are taken
-// round by round before their median is, and that errors are never left out.
+// Package report writes runs to a file of figures and to tables. It promises that every figure of a table is a median
+// over rounds, that ratios are taken within a round before their median, and that no error is omitted.
 //
 // Start reading at [Result].
 package report
@@ -18,7 +17,7 @@ import (
 	"github.com/holdfast/holdfast/bench/internal/workload"
 )
 
-// Machine is where the figures come from.
+// Machine describes where figures were measured.
 type Machine struct {
 	CPU      string       `json:"cpu"`
 	CPUs     int          `json:"cpus"`
@@ -35,7 +34,7 @@ type Point struct {
 	Connections   int     `json:"connections,omitempty"`
 	RatePerSecond float64 `json:"rate_per_second,omitempty"`
 	Depth         int     `json:"depth,omitempty"` // commands in a pipeline
-	Held          int     `json:"held,omitempty"`  // locks that are held meanwhile
+	Held          int     `json:"held,omitempty"`  // locks held meanwhile
 	// RoundTrip is the round-trip time between the servers.
 	RoundTrip time.Duration `json:"round_trip,omitempty"`
 }

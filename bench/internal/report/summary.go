@@ -10,13 +10,13 @@ import (
 
 // The sections of bench/RESULTS.md.
 const (
-	Performance = "performance" // what [Summary] writes
-	NativeLocks = "native"      // what [Native] writes
+	Performance = "performance" // see [Summary]
+	NativeLocks = "native"      // see [Native]
 
-	LockLibraries = "libraries" // what [Libraries] writes
+	LockLibraries = "libraries" // see [Libraries]
 )
 
-// Rewrite puts text between the markers of a section: <!-- section --> … <!-- /section -->.
+// Rewrite replaces the text between a section's markers: <!-- section --> … <!-- /section -->.
 func Rewrite(document, section, text string) (string, error) {
 	begin, end := "<!-- "+section+" -->\n", "<!-- /"+section+" -->"
 	before, rest, ok := strings.Cut(document, begin)
@@ -32,25 +32,25 @@ type column struct {
 	title string
 	point Point
 	cell  func(r *Result, wl workload.Workload, p Point) string
-	// of is what the table of quotients divides.
+	// of is the measure in the table of quotients.
 	of measure
 }
 
-// medianColumn has the median of a measure.
+// medianColumn is the median of a measure.
 func medianColumn(title string, p Point, of measure) column {
 	return column{title, p, func(r *Result, wl workload.Workload, p Point) string {
 		return r.medianCell(wl, p, of, thousands)
 	}, of}
 }
 
-// cpuColumn is the servers' CPU, with three digits.
+// cpuColumn is the servers' CPU time with three digits.
 func cpuColumn(title string, p Point) column {
 	return column{title, p, func(r *Result, wl workload.Workload, p Point) string {
 		return r.medianCell(wl, p, cpuPerThousand, func(v float64) string { return strconv.FormatFloat(v, 'g', 3, 64) })
 	}, cpuPerThousand}
 }
 
-// pairsColumn is the pairs of clients that do not compete.
+// pairsColumn is the pairs of clients without contention.
 func pairsColumn(connections int, title string) column {
 	return column{title, Point{Workload: "uncontended", Connections: connections}, (*Result).pairsCell, rateOf}
 }
@@ -70,7 +70,7 @@ func summaryColumns() []column {
 
 const nativeTarget = "holdfast-native"
 
-// nativeColumns are the table of native locks.
+// nativeColumns are the columns of the table of native locks.
 func nativeColumns() []column {
 	hot, handoffs := Point{Workload: "hot", Connections: 64}, Point{Workload: "handoffs", Connections: 64}
 	return []column{
@@ -87,8 +87,8 @@ func nativeColumns() []column {
 	}
 }
 
-// Native is the section of native locks: the first result's table, native locks as a multiple of each other
-// target there, and the goals judged by all results.
+// Native returns the section of native locks: the first result's table, native locks as a multiple of each other
+// target, and the goals, judged by all results.
 func Native(results []*Result) string {
 	var b strings.Builder
 	r := results[0]
@@ -110,7 +110,8 @@ func Native(results []*Result) string {
 	return b.String()
 }
 
-// Libraries is the section of lock libraries: the rates of each, and Holdfast's of the same language as a multiple.
+// Libraries returns the section of lock libraries: each library's rate, and Holdfast's of the same language as a
+// multiple.
 func Libraries(r *Result) string {
 	var b strings.Builder
 	m := r.Machine
@@ -147,7 +148,7 @@ func Libraries(r *Result) string {
 	return b.String()
 }
 
-// judged leads to the goals. missing is where results come from that are not there.
+// judged introduces the goals. missing names the source of absent results.
 func judged(b *strings.Builder, results []*Result, missing string) {
 	fmt.Fprintf(b,
 		"\nThe targets, judged by the same runs and, for what the table does not show, by %s; in brackets the least and "+
@@ -155,13 +156,13 @@ func judged(b *strings.Builder, results []*Result, missing string) {
 		origins(results[1:], missing))
 }
 
-// pairsCell is the rate, the rate's spread, and the median of an acquire.
+// pairsCell is the rate with its spread, and the median of an acquire.
 func (r *Result) pairsCell(wl workload.Workload, p Point) string {
 	return fmt.Sprintf("%s (%s)", r.rateCell(wl, p), millis(r.median(p).Steps[latencyStep(wl)].P50Micros))
 }
 
-// Summary is the section of performance: the first result's table, what Holdfast is as a multiple of each
-// other target there, and the goals judged by all results.
+// Summary returns the section of performance: the first result's table, Holdfast as a multiple of each other target,
+// and the goals, judged by all results.
 func Summary(results []*Result) string {
 	var b strings.Builder
 	r := results[0]
@@ -186,7 +187,7 @@ milliseconds of an acquire. A pair is SET NX PX and a compare-and-delete by EVAL
 	return b.String()
 }
 
-// wanTable is the pairs of servers that are a round trip apart, beside etcd's of the same round.
+// wanTable is the pairs by round trip between the servers, with etcd's of the same round.
 func (r *Result) wanTable(b *strings.Builder) {
 	wl, _ := workload.Named("uncontended")
 	var rows strings.Builder
@@ -209,7 +210,7 @@ func (r *Result) wanTable(b *strings.Builder) {
 	}
 }
 
-// neighbourTable is the acquires of four connections beside neighbours that send much work at a time.
+// neighbourTable is the acquires of four connections, by neighbour that sends much work at a time.
 func (r *Result) neighbourTable(b *strings.Builder) {
 	wl, _ := workload.Named("beside")
 	p := Point{Workload: wl.Name, Target: nodes[0]}
@@ -230,7 +231,7 @@ func (r *Result) neighbourTable(b *strings.Builder) {
 	fmt.Fprintf(b, "\nElections in a round meanwhile: %.0f.\n", f.Numbers["elections"])
 }
 
-// leftOut says what failed.
+// leftOut lists failures.
 func leftOut(b *strings.Builder, results []*Result) {
 	var remarks strings.Builder
 	for _, r := range results {
@@ -241,7 +242,7 @@ func leftOut(b *strings.Builder, results []*Result) {
 	}
 }
 
-// origins says where the results come from that speak of what the table does not show.
+// origins names the sources of results that are not in the table.
 func origins(results []*Result, missing string) string {
 	if len(results) == 0 {
 		return missing
@@ -254,7 +255,7 @@ func origins(results []*Result, missing string) string {
 	return strings.Join(each, ", ")
 }
 
-// floor compares an acquire of one connection with the sum of the waits on its path.
+// floor compares an acquire of one connection with the sum of the unavoidable waits.
 func (r *Result) floor(b *strings.Builder) {
 	f := r.median(Point{Workload: "uncontended", Target: nodes[0], Connections: 1})
 	least := r.Machine.Floors.AppendSyncMicros + 2*r.Machine.Floors.RoundTripMicros
@@ -275,7 +276,7 @@ func (r *Result) rounds() int {
 	return most
 }
 
-// shown are the columns that something was measured for.
+// shown returns the columns with measured values.
 func (r *Result) shown(columns []column) []column {
 	var shown []column
 	for _, c := range columns {
@@ -290,7 +291,7 @@ func (r *Result) shown(columns []column) []column {
 	return shown
 }
 
-// titled are columns that have a title alone.
+// titled returns columns that only have a title.
 func titled(titles ...string) (columns []column) {
 	for _, title := range titles {
 		columns = append(columns, column{title: title})
@@ -323,7 +324,7 @@ func (r *Result) summaryTable(b *strings.Builder, columns []column) {
 	}
 }
 
-// quotientTable divides what a target did by what each other did.
+// quotientTable divides a target's figures by those of each other target.
 func (r *Result) quotientTable(b *strings.Builder, columns []column, mine string) {
 	header(b, columns)
 	for _, t := range r.Targets {

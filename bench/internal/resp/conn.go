@@ -1,9 +1,7 @@
-// Package resp is a client's connection without a library: [protocol.Conn] with one deadline for
-// each exchange. A client library takes ten times the CPU of the load generator's machine, and does
-// not pipeline.
+// Package resp is a client connection without a library: [protocol.Conn] with one deadline for each exchange. A client
+// library takes ten times the CPU of the load generator's machine, and does not pipeline.
 //
-// It promises that an error that the server sent comes back as a [*ReplyError], and so can be told from a
-// broken connection.
+// It promises that an error reply is returned as a [*ReplyError], distinct from a broken connection.
 package resp
 
 import (
@@ -15,20 +13,20 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// ReplyError is an error that the server replied.
+// ReplyError is an error reply of the server.
 type ReplyError struct{ Text string }
 
-// Error is the reply's text.
+// Error returns the reply's text.
 func (e *ReplyError) Error() string { return e.Text }
 
-// Conn is a connection for one goroutine.
+// Conn is a connection. It is not safe for concurrent use.
 type Conn struct {
 	nc      net.Conn
 	resp    *protocol.Conn
 	timeout time.Duration
 }
 
-// Dial opens a connection; no call waits longer than timeout for the server.
+// Dial opens a connection, on which no call blocks longer than timeout.
 func Dial(ctx context.Context, addr string, timeout time.Duration) (*Conn, error) {
 	nc, err := (&net.Dialer{Timeout: timeout}).DialContext(ctx, "tcp", addr)
 	if err != nil {
@@ -40,12 +38,12 @@ func Dial(ctx context.Context, addr string, timeout time.Duration) (*Conn, error
 // Close closes the connection.
 func (c *Conn) Close() error { return c.nc.Close() }
 
-// Append puts a command into the next [Conn.Flush].
+// Append buffers a command for the next [Conn.Flush].
 func (c *Conn) Append(words ...string) { c.resp.Append(words...) }
 
-// Flush sends what was appended.
+// Flush sends the buffered commands.
 func (c *Conn) Flush() error {
-	// One deadline for the flush and the replies to it: setting it costs as much as a small read.
+	// One deadline covers the flush and its replies: setting it costs as much as a small read.
 	if err := c.nc.SetDeadline(time.Now().Add(c.timeout)); err != nil {
 		return err
 	}
@@ -53,7 +51,7 @@ func (c *Conn) Flush() error {
 	return err
 }
 
-// Read reads the reply to a command that was sent.
+// Read reads the reply to a sent command.
 func (c *Conn) Read() (protocol.Value, error) {
 	v, err := c.resp.Receive()
 	if err == nil && v.IsError() {
@@ -62,7 +60,7 @@ func (c *Conn) Read() (protocol.Value, error) {
 	return v, err
 }
 
-// Do sends a command and reads the reply.
+// Do sends a command and reads its reply.
 func (c *Conn) Do(words ...string) (protocol.Value, error) {
 	c.Append(words...)
 	if err := c.Flush(); err != nil {

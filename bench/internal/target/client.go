@@ -7,23 +7,22 @@ import (
 	"time"
 )
 
-// Client is a client with one connection, or with a connection to each server of a Redlock.
-// A Client is for one goroutine.
+// Client is a client with one connection, or with one to each server of a Redlock. It is not safe for concurrent use.
 type Client interface {
-	// Acquire takes the lock, or reports that another owner has it.
+	// Acquire acquires the lock, or reports that another owner has it.
 	Acquire(ctx context.Context, key, token string) (bool, error)
-	// Release gives the lock back, or reports that the lock is not the token's.
+	// Release releases the lock, or reports that the token does not hold it.
 	Release(ctx context.Context, key, token string) (bool, error)
-	// Renew gives the lock the whole time to live again.
+	// Renew resets the lock's TTL.
 	Renew(ctx context.Context, key, token string) (bool, error)
 	// Read reads a key; a missing key is "".
 	Read(ctx context.Context, key string) (string, error)
 	Close() error
 }
 
-// Filler is a client that writes many keys in a way of its own. Clients that are not Fillers speak RESP.
+// Filler is a client with its own way to write many keys. All other clients speak RESP.
 type Filler interface {
-	// Fill writes n keys with a value, for good.
+	// Fill writes n keys with a value and no TTL.
 	Fill(ctx context.Context, n int, key func(int) string) error
 }
 
@@ -31,7 +30,7 @@ type Filler interface {
 type Options struct {
 	TTL     time.Duration
 	Timeout time.Duration
-	// Wait is the number of replicas that must have a lock before the lock counts as taken.
+	// Wait is the number of replicas that must confirm an acquire.
 	Wait int
 }
 
@@ -40,7 +39,7 @@ func (o Options) ttlMillis() string { return strconv.FormatInt(o.TTL.Millisecond
 // ErrNotReplicated is returned when WAIT saw fewer replicas than asked for.
 var ErrNotReplicated = errors.New("too few replicas confirmed the lock")
 
-// waitMillis is the timeout that is given to WAIT.
+// waitMillis is the timeout of WAIT.
 const waitMillis = "1000"
 
 // The scripts that lock libraries send.

@@ -9,7 +9,7 @@ import (
 	"net/http"
 )
 
-// EtcdMember is what a member of an etcd says of itself and of the leader.
+// EtcdMember is the status of an etcd member.
 type EtcdMember struct {
 	Header struct {
 		MemberID string `json:"member_id"`
@@ -18,16 +18,16 @@ type EtcdMember struct {
 	Term   string `json:"raftTerm"`
 }
 
-// Leads reports whether the member believes to be the leader.
+// Leads reports whether the member considers itself the leader.
 func (m EtcdMember) Leads() bool { return m.Leader != "" && m.Leader == m.Header.MemberID }
 
-// EtcdStatus asks the member at addr by etcd's JSON gateway, which needs no library.
+// EtcdStatus returns the status of the member at addr, from etcd's JSON gateway, which needs no library.
 func EtcdStatus(ctx context.Context, addr string) (EtcdMember, error) {
 	var m EtcdMember
 	return m, askEtcd(ctx, http.DefaultClient, addr, "maintenance/status", struct{}{}, &m)
 }
 
-// etcdAcquire puts a key if the key is absent.
+// etcdAcquire puts a key if it is absent.
 func etcdAcquire(ctx context.Context, client *http.Client, addr, key, token string) (bool, error) {
 	type compare struct {
 		Target         string `json:"target"`

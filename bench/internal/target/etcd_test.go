@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// startGateway answers as an etcd member's JSON gateway does.
+// startGateway starts a fake JSON gateway of an etcd member.
 func startGateway(t *testing.T, id, leader string) (addr string) {
 	t.Helper()
 	var mu sync.Mutex
@@ -80,7 +80,7 @@ func TestEtcd(t *testing.T) {
 	require.EqualError(t, err, "x: this program has no client for etcd")
 }
 
-// startSrvr answers the word srvr as ZooKeeper does.
+// startSrvr starts a fake ZooKeeper server, which answers srvr.
 func startSrvr(t *testing.T, answer string) (addr string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// raw is a client without a library, which leaves more of a small machine to the servers. After an error of its
-// connection raw dials again.
+// raw is a client without a library, which leaves more of a small machine to the servers. It redials after a connection
+// error.
 type raw struct {
 	addr           string
 	o              Options
@@ -22,7 +22,7 @@ type raw struct {
 	release, renew script
 }
 
-// script is a Lua source and the source's hash.
+// script is a Lua source with its hash.
 type script struct{ source, hash string }
 
 func newScript(source string) script {
@@ -46,7 +46,7 @@ func newRaw(ctx context.Context, addr string, o Options) (*raw, error) {
 	return r, nil
 }
 
-// do sends a command.
+// do sends a command and reads its reply.
 func (r *raw) do(ctx context.Context, words ...string) (protocol.Value, error) {
 	if err := r.connect(ctx); err != nil {
 		return protocol.Value{}, err
@@ -62,7 +62,7 @@ func (r *raw) connect(ctx context.Context) (err error) {
 	return err
 }
 
-// check drops the connection after an error that was not the server's.
+// check drops the connection unless the error is a reply of the server.
 func (r *raw) check(err error) error {
 	var reply *resp.ReplyError
 	if err != nil && !errors.As(err, &reply) {
@@ -71,7 +71,7 @@ func (r *raw) check(err error) error {
 	return err
 }
 
-// Acquire sends WAIT together with SET, which spares a round trip.
+// Acquire pipelines SET and WAIT, which saves a round trip.
 func (r *raw) Acquire(ctx context.Context, key, token string) (bool, error) {
 	if r.o.Wait == 0 {
 		v, err := r.do(ctx, "set", key, token, "nx", "px", r.o.ttlMillis())
@@ -107,13 +107,13 @@ func (r *raw) Renew(ctx context.Context, key, token string) (bool, error) {
 	return r.eval(ctx, r.renew, key, token, r.o.ttlMillis())
 }
 
-// eval runs a script that answers 1 or 0.
+// eval runs a script that returns 1 or 0.
 func (r *raw) eval(ctx context.Context, s script, key string, args ...string) (bool, error) {
 	v, err := r.run(ctx, s, key, args...)
 	return v.Num == 1, err
 }
 
-// run runs a script by hash, and by source when the server does not know the hash.
+// run runs a script by its hash, or by its source if the server lacks it.
 func (r *raw) run(ctx context.Context, s script, key string, args ...string) (protocol.Value, error) {
 	words := append([]string{"evalsha", s.hash, "1", key}, args...)
 	v, err := r.do(ctx, words...)
@@ -138,7 +138,7 @@ func (r *raw) Close() error {
 	return err
 }
 
-// native takes native locks. Acquire waits.
+// native acquires native locks. Acquire waits.
 type native struct{ *raw }
 
 func dialNative(ctx context.Context, addr string, o Options) (Client, error) {
@@ -149,10 +149,10 @@ func dialNative(ctx context.Context, addr string, o Options) (Client, error) {
 	return native{r}, nil
 }
 
-// waitShare is how much of the limit of a command a waiter waits in line, in percent.
+// waitShare is a lock wait's share of the command timeout, in percent.
 const waitShare = 90
 
-// Acquire waits in line. The token is the owner.
+// Acquire waits for the lock; the token is the owner.
 func (n native) Acquire(ctx context.Context, key, token string) (bool, error) {
 	wait := strconv.FormatInt(n.o.Timeout.Milliseconds()*waitShare/100, 10)
 	v, err := n.do(ctx, "lock.acquire", key, token, "px", n.o.ttlMillis(), "wait", wait)

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// The scripts of Redisson's RLock, of the releases before its latch for lost replies.
+// The scripts of Redisson's RLock before its releases with a latch for lost replies.
 const (
 	redissonLock = `if ((redis.call('exists', KEYS[1]) == 0) or (redis.call('hexists', KEYS[1], ARGV[2]) == 1)) then ` +
 		`redis.call('hincrby', KEYS[1], ARGV[2], 1); redis.call('pexpire', KEYS[1], ARGV[1]); return nil; end; return redis.call('pttl', KEYS[1]);`
@@ -19,12 +19,12 @@ const (
 	redissonRenew = `if (redis.call('hexists', KEYS[1], ARGV[2]) == 1) then redis.call('pexpire', KEYS[1], ARGV[1]); return 1; end; return 0;`
 )
 
-// redisson takes locks as Redisson does: a client that is refused subscribes to the lock's channel, and tries
-// again at each message. Acquire waits.
+// redisson acquires locks as Redisson does: a refused client subscribes to the lock's channel, and tries again after
+// each message. Acquire waits.
 type redisson struct {
 	*raw
 	lock, unlock, renew script
-	told                *listener // nil: none yet
+	told                *listener // nil before the first subscription
 }
 
 func dialRedisson(ctx context.Context, addr string, o Options) (Client, error) {
@@ -38,12 +38,12 @@ func dialRedisson(ctx context.Context, addr string, o Options) (Client, error) {
 	}, nil
 }
 
-// try is nil when the lock is taken, and else how long it will last.
+// try returns null if the lock is acquired, or else its remaining TTL.
 func (r *redisson) try(ctx context.Context, key, token string) (protocol.Value, error) {
 	return r.run(ctx, r.lock, key, r.o.ttlMillis(), token)
 }
 
-// Acquire waits for messages.
+// Acquire waits for a message before each further try.
 func (r *redisson) Acquire(ctx context.Context, key, token string) (bool, error) {
 	left, err := r.try(ctx, key, token)
 	if err != nil || left.IsNull() {
@@ -96,7 +96,7 @@ func (r *redisson) Close() error {
 	return r.raw.Close()
 }
 
-// listener is a connection for messages: one is kept when nobody looks, as Redisson's semaphore keeps one.
+// listener is a connection for messages. It keeps one unread message, like Redisson's semaphore.
 type listener struct {
 	nc       net.Conn
 	resp     *protocol.Conn
@@ -138,7 +138,7 @@ func (l *listener) read() {
 	}
 }
 
-// do subscribes or unsubscribes, and waits until that is so.
+// do subscribes or unsubscribes, and waits for the confirmation.
 func (l *listener) do(ctx context.Context, words ...string) error {
 	l.resp.Append(words...)
 	if _, err := l.resp.Flush(); err != nil {

@@ -5,8 +5,8 @@ import (
 	"errors"
 )
 
-// redlock takes a lock on a majority of independent servers, as the Redlock
-// algorithm has it; validity times are left out, as nothing here is held that long.
+// redlock acquires a lock on a majority of independent servers, like the Redlock algorithm. It ignores validity times,
+// since no lock is held that long here.
 type redlock struct{ servers []Client }
 
 func dialRedlock(ctx context.Context, addrs []string, o Options) (Client, error) {
@@ -21,8 +21,7 @@ func dialRedlock(ctx context.Context, addrs []string, o Options) (Client, error)
 	return r, nil
 }
 
-// all asks every server at once and counts the servers that say yes. An error counts as no,
-// unless all err.
+// all asks all servers concurrently and counts those that answer yes. An error counts as no, unless all return one.
 func (r *redlock) all(ask func(Client) (bool, error)) (yes int, err error) {
 	type answer struct {
 		ok  bool

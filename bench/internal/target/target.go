@@ -1,10 +1,8 @@
-// Package target is what is measured: a name, addresses, and how to take and give
-// back a lock there.
+// Package target describes a measured system: its name, its addresses, and how to acquire and release a lock.
 //
-// It promises that every kind of client does the same work: the lock is taken by SET
-// NX PX with a token and given back by the compare-and-delete script that lock
-// libraries send, by hash. A client never sends a command a second time by itself:
-// a retry would hide an error and spoil a latency.
+// It promises that every kind of client does the same work: it acquires a lock by SET NX PX with a token, and releases
+// it by the compare-and-delete script of lock libraries, sent by hash. A client never retries by itself, which would
+// hide an error and distort a latency.
 //
 // Start reading at [Client].
 package target
@@ -22,10 +20,10 @@ import (
 	"github.com/holdfast/holdfast/bench/internal/resp"
 )
 
-// Via says which servers of a target the clients talk to.
+// Via selects the servers of a target that clients connect to.
 type Via string
 
-// The ways. A Redlock's clients talk to all at once.
+// A Redlock's clients connect to all servers.
 const (
 	ViaSpread    Via = "spread"
 	ViaLeader    Via = "leader"
@@ -36,27 +34,27 @@ const (
 // Kind is the protocol that a target's servers speak.
 type Kind string
 
-// The kinds. Only RESP is spoken by this module; the clients of the others need modules that
-// the benchmark does not depend on, and are programs of their own (see package drive).
+// This module speaks RESP only. The clients of the others need modules that it does not import, and are separate
+// programs (see package drive).
 const (
 	RESP          Kind = ""
-	Etcd          Kind = "etcd"           // a key is put if absent, deleted if it has a value
+	Etcd          Kind = "etcd"           // put if absent, deleted if the value matches
 	EtcdMutex     Kind = "etcd-mutex"     // clientv3/concurrency's Mutex
 	ZooKeeper     Kind = "zookeeper"      // an ephemeral node is created and deleted
 	ZooKeeperLock Kind = "zookeeper-lock" // the lock recipe: a queue of sequential nodes
 )
 
-// Form is how clients of RESP servers take a lock.
+// Form is how clients of RESP servers acquire a lock.
 type Form string
 
-// The forms. Clients of the last two wait for a lock that is held; with the first a refused client polls.
+// With Stock a refused client polls; with the others it waits.
 const (
-	Stock    Form = ""         // SET NX PX, and a compare-and-delete
+	Stock    Form = ""         // SET NX PX and a compare-and-delete
 	Native   Form = "native"   // LOCK.ACQUIRE with WAIT, LOCK.RELEASE
-	Redisson Form = "redisson" // a hash and scripts, as Redisson's RLock; a waiter is told by a message
+	Redisson Form = "redisson" // a hash and scripts, like Redisson's RLock; a message wakes waiters
 )
 
-// Target is a thing that is measured.
+// Target is a measured system.
 type Target struct {
 	Name  string   `json:"name"`
 	About string   `json:"about,omitempty"`
@@ -64,21 +62,21 @@ type Target struct {
 	Via   Via      `json:"via"`
 	Kind  Kind     `json:"kind,omitempty"`
 	Form  Form     `json:"form,omitempty"`
-	// Users: the servers have the users of the workload flood.
+	// Users is set if the servers have the users of the workload flood.
 	Users bool `json:"users,omitempty"`
 	// Wait is the number of replicas that clients wait for after an acquire.
 	Wait int `json:"wait,omitempty"`
-	// PIDs are the servers' processes now; nil when not known.
+	// PIDs returns the present processes of the servers; nil if unknown.
 	PIDs func() []int `json:"-"`
-	// Driver is the program that runs workloads against the target; "" is this program.
+	// Driver is the program that runs the workloads; "" is this one.
 	Driver string `json:"-"`
-	// Dir is where the servers store everything; "" is not known.
+	// Dir is the folder of the servers' data; "" if unknown.
 	Dir string `json:"-"`
-	// Own: the servers were started to be measured, and may be emptied.
+	// Own is set if the servers were started for the measurement and may be emptied.
 	Own bool `json:"-"`
 }
 
-// Parse reads a target: name=host:port[+host:port…][@spread|@leader|@followers|@redlock][@native|@redisson][@wait=N].
+// Parse parses a target: name=host:port[+host:port…][@spread|@leader|@followers|@redlock][@native|@redisson][@wait=N].
 func Parse(spec string) (Target, error) {
 	name, rest, ok := strings.Cut(spec, "=")
 	if !ok || name == "" || rest == "" {
@@ -103,11 +101,10 @@ func Parse(spec string) (Target, error) {
 	return t, nil
 }
 
-// askTimeout limits a question about a server's role.
+// askTimeout bounds a question about a server's role.
 const askTimeout = 2 * time.Second
 
-// Leader is the address of the server that calls itself master. Servers that do not
-// answer are passed over.
+// Leader returns the address of the server that claims to be master. It skips servers that do not answer.
 func (t Target) Leader(ctx context.Context) (string, error) {
 	var errs error
 	for _, addr := range t.Addrs {
@@ -135,7 +132,7 @@ func (t Target) leads(ctx context.Context, addr string) (bool, error) {
 	return err == nil && len(v.Elems) > 0 && v.Elems[0].Str == "master", err
 }
 
-// Endpoints are the addresses that the target's clients connect to in turn.
+// Endpoints returns the addresses that the clients connect to in turn.
 func (t Target) Endpoints(ctx context.Context) ([]string, error) {
 	if t.Via != ViaLeader && t.Via != ViaFollowers {
 		return t.Addrs, nil
@@ -154,7 +151,7 @@ func (t Target) Endpoints(ctx context.Context) ([]string, error) {
 	return followers, nil
 }
 
-// dialsAtATime is how many connections are opened at a time.
+// dialsAtATime is the number of connections opened concurrently.
 const dialsAtATime = 32
 
 // Clients opens n clients.
@@ -197,10 +194,10 @@ func firstOf(errs []error) error {
 // Dial opens a client of the server at addr.
 type Dial func(ctx context.Context, addr string, o Options) (Client, error)
 
-// dialers are what [Register] was told.
+// dialers are the registered kinds.
 var dialers = map[Kind]Dial{}
 
-// Register says how clients of a kind are opened. Programs call Register at the start.
+// Register registers how to open clients of a kind. Programs call it at their start.
 func Register(kind Kind, dial Dial) { dialers[kind] = dial }
 
 func (t Target) dialer() (Dial, error) {
@@ -218,7 +215,7 @@ func (t Target) dialer() (Dial, error) {
 	return nil, fmt.Errorf("%s: this program has no client for %s", t.Name, t.Kind)
 }
 
-// CloseAll closes clients; nil is skipped.
+// CloseAll closes clients; it skips nil.
 func CloseAll(clients []Client) {
 	for _, c := range clients {
 		if c != nil {
@@ -227,18 +224,17 @@ func CloseAll(clients []Client) {
 	}
 }
 
-// Probe is a client that asks one server for locks: it is what failovers are watched with.
+// Probe acquires locks from one server, to observe failovers.
 type Probe struct {
 	acquire func(ctx context.Context, key, token string) (bool, error)
 	close   func()
 }
 
-// etcdProbeTimeout ends a question that waits for a leader which is gone: etcd lets the question wait for seven
-// seconds, and answers at once a question that is asked again when the new leader is there.
+// etcdProbeTimeout bounds a request that waits for a dead leader. etcd blocks it for seven seconds, but answers a
+// repeated request at once when there is a new leader.
 const etcdProbeTimeout = 100 * time.Millisecond
 
-// Probe opens a probe at addr. Probe may succeed at a server that is not there: then
-// [Probe.Acquire] errs.
+// Probe opens a probe at addr. It may succeed without a server there; then [Probe.Acquire] fails.
 func (t Target) Probe(ctx context.Context, addr string, o Options) (*Probe, error) {
 	if t.Kind == Etcd || t.Kind == EtcdMutex {
 		transport := &http.Transport{}
@@ -258,7 +254,7 @@ func (t Target) Probe(ctx context.Context, addr string, o Options) (*Probe, erro
 	return &Probe{acquire: c.Acquire, close: func() { _ = c.Close() }}, nil
 }
 
-// Acquire takes a lock, or reports that another owner has it.
+// Acquire acquires a lock, or reports that another owner has it.
 func (p *Probe) Acquire(ctx context.Context, key, token string) (bool, error) {
 	return p.acquire(ctx, key, token)
 }

@@ -49,7 +49,7 @@ func TestClients(t *testing.T) {
 	require.Equal(t, 3, s.Count("set"), "nothing is sent again")
 }
 
-// requireLock demands that a lock excludes.
+// requireLock requires mutual exclusion of two clients.
 func requireLock(t *testing.T, a, b Client) {
 	t.Helper()
 	ctx := t.Context()

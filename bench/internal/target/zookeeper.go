@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// ZooKeeperMode is the role that a server of ZooKeeper reports: leader, follower or standalone. The
-// question is the word srvr, which needs no library.
+// ZooKeeperMode returns the role that a ZooKeeper server reports to the command srvr, which needs no library: leader,
+// follower or standalone.
 func ZooKeeperMode(ctx context.Context, addr string) (string, error) {
 	c, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
 	if err != nil {

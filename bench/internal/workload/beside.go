@@ -12,32 +12,32 @@ import (
 	"github.com/holdfast/holdfast/bench/internal/resp"
 )
 
-// besideWorkers is how many connections take locks beside a neighbour's.
+// besideWorkers is the number of connections that acquire locks.
 const besideWorkers = 4
 
-// The users that servers with [target.Target.Users] have beside the default user: one without a limit, and one with
+// The users of servers with [target.Target.Users] besides the default user: one without a limit, and one with
 // FloodLimit commands a second on each node.
 const (
 	FloodUser, FloodLimitedUser = "flood", "flood-limited"
 	FloodLimit                  = 2000
 )
 
-// A neighbour is many connections that each send much work at a time, again and again.
+// neighbour is a load of many connections that each send much work at a time, in a loop.
 type neighbour struct {
 	name        string
 	connections int
-	// user is the connections' user; empty: the default user.
+	// user is the connections' user, or empty for the default user.
 	user string
-	// commands is what a connection sends in one pipeline.
+	// commands returns one pipeline of a connection.
 	commands func(worker, turn int) [][]string
-	// ends: the neighbour's leases end, e.Sizes.Locks of them at the instant at which the window opens. Its connection
-	// only counts them, and the window closes behind the last.
+	// ends: e.Sizes.Locks leases of the neighbour end at the instant at which the window opens. Its connection only
+	// counts them, and the window closes after the last.
 	ends bool
 }
 
 const hsets = "for i = 1, 1000 do redis.call('hset', KEYS[1], i, ARGV[1]) end return 1"
 
-// A connection joins the queue of a lock joinDepth*joinPipelines times, and then leaves it as often.
+// A connection enters the queue of a lock joinDepth*joinPipelines times, and then leaves it as often.
 const joinDepth, joinPipelines = 1000, 5
 
 var neighbours = []neighbour{
@@ -72,7 +72,7 @@ var neighbours = []neighbour{
 	{name: "ends", connections: 1, ends: true},
 }
 
-// floods are pipelines of a user without a limit and of one with a limit.
+// floods are pipelines of a user with a limit and of one without.
 var floods = []neighbour{
 	{name: "flooded", connections: 32, user: FloodUser, commands: flood},
 	{name: "limited", connections: 32, user: FloodLimitedUser, commands: flood},
@@ -87,7 +87,7 @@ func flood(worker, turn int) (all [][]string) {
 	return all
 }
 
-// Neighbours are the steps of the workload beside: acquires alone, and beside each neighbour by its name.
+// Neighbours returns the steps of the workload beside: acquires alone, and beside each neighbour by its name.
 func Neighbours() []string {
 	names := []string{alone.name}
 	for _, n := range neighbours {
@@ -96,11 +96,11 @@ func Neighbours() []string {
 	return names
 }
 
-// alone is no neighbour.
+// alone is the absence of a neighbour.
 var alone = neighbour{name: "alone"}
 
-// beside measures acquires of pairs: without a neighbour, and beside each. What a neighbour is refused is counted, and
-// is no error.
+// beside measures acquires of pairs without a neighbour and beside each. Refusals of a neighbour are counted, but are
+// no errors.
 func beside(ctx context.Context, e Env, neighbours []neighbour) (*Figures, error) {
 	endpoints, err := e.Target.Endpoints(ctx)
 	if err != nil {
@@ -142,8 +142,8 @@ func beside(ctx context.Context, e Env, neighbours []neighbour) (*Figures, error
 	return f, err
 }
 
-// besidePart measures while a neighbour without connections, or one with, is there. took is the time that the
-// neighbour's work took.
+// besidePart measures acquires beside a neighbour, which may have no connections. took is the duration of the
+// neighbour's work.
 func besidePart(ctx context.Context, e Env, endpoints []string, n *neighbour) (
 	s *load.Summary, took time.Duration, err error,
 ) {
@@ -188,7 +188,7 @@ func besidePart(ctx context.Context, e Env, endpoints []string, n *neighbour) (
 	return s, took, nil
 }
 
-// besidePair takes a lock of the worker's and gives it back.
+// besidePair acquires and releases a worker's lock.
 func besidePair(e Env, c *resp.Conn, worker int) load.Op {
 	key, tokens := prefix+"beside:"+strconv.Itoa(worker), newTokens()
 	return func(_ context.Context, start time.Time, r *load.Recorder) error {
@@ -216,11 +216,11 @@ type leaseEnds struct {
 	c    *resp.Conn
 	at   time.Time
 	stop func(cause error)
-	// ended is how many leases the server has removed since its start, and all how many it will have.
+	// ended is the number of leases that the server has removed since its start, and all the number after all of them.
 	ended, all float64
 }
 
-// prepare sets the leases, and returns when the warm-up is to begin.
+// prepare creates the leases, and returns when the warm-up must begin.
 func (l *leaseEnds) prepare(ctx context.Context, e Env, stop func(cause error)) error {
 	n := e.Sizes.Locks
 	l.stop, l.at = stop, time.Now().Add(e.Warmup+200*time.Millisecond+time.Duration(n)*30*time.Microsecond)
@@ -250,7 +250,7 @@ func (l *leaseEnds) read() (float64, error) {
 	return infoNumber(info.Str, "expired_keys")
 }
 
-// count counts the leases that were removed since the last call, a little after it.
+// count counts the leases removed since the last call.
 func (l *leaseEnds) count(ctx context.Context, _ time.Time, r *load.Recorder) error {
 	if err := rest(ctx, 2*time.Millisecond); err != nil {
 		return err
@@ -266,7 +266,7 @@ func (l *leaseEnds) count(ctx context.Context, _ time.Time, r *load.Recorder) er
 	return nil
 }
 
-// op sends a pipeline of the neighbour's.
+// op sends one pipeline of the neighbour.
 func (n *neighbour) op(c *resp.Conn, worker int) load.Op {
 	turn := 0
 	return func(_ context.Context, _ time.Time, r *load.Recorder) error {

@@ -14,16 +14,16 @@ import (
 	"github.com/holdfast/holdfast/bench/internal/target"
 )
 
-// burner is a program that keeps a core busy until the process that started the burner is gone.
+// burner is a program that keeps a core busy until its parent process ends.
 const burner = `while kill -0 $PPID 2>/dev/null; do i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; done`
 
-// burnersPerCore leaves a server a third of a core at most.
+// burnersPerCore leaves a server at most a third of a core.
 const burnersPerCore = 2
 
-// infoTimeout allows for servers that get little of a core.
+// infoTimeout suits servers with little CPU.
 const infoTimeout = 10 * time.Second
 
-// busy keeps all cores busy and counts needless elections: no server dies.
+// busy keeps all cores busy and counts elections, all of which are needless since no server dies.
 func busy(ctx context.Context, e Env) (*Figures, error) {
 	before, err := term(ctx, e.Target)
 	if err != nil {
@@ -54,7 +54,7 @@ func busy(ctx context.Context, e Env) (*Figures, error) {
 	}}, nil
 }
 
-// burn starts n burners; stop ends the burners.
+// burn starts n burners; stop ends them.
 func burn(ctx context.Context, n int) (stop func() error, err error) {
 	var all []*exec.Cmd
 	stop = func() error {
@@ -75,7 +75,7 @@ func burn(ctx context.Context, n int) (stop func() error, err error) {
 	return stop, nil
 }
 
-// term is raft's term, as the target's leader has it.
+// term returns the raft term of the target's leader.
 func term(ctx context.Context, t target.Target) (float64, error) {
 	leader, err := t.Leader(ctx)
 	if err != nil {
@@ -99,7 +99,7 @@ func term(ctx context.Context, t target.Target) (float64, error) {
 	return n, nil
 }
 
-// infoNumber is a number in the text of INFO.
+// infoNumber returns a number in a reply of INFO.
 func infoNumber(text, name string) (float64, error) {
 	_, rest, ok := strings.Cut(text, name+":")
 	if !ok {

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast/holdfast/bench/internal/proc"
 )
 
-// growth is uncontended pairs beside e.Held locks that are held.
+// growth measures uncontended pairs beside e.Held held locks.
 func growth(ctx context.Context, e Env) (*Figures, error) {
 	if err := fill(ctx, e, e.Held, lockKey); err != nil {
 		return nil, err
@@ -22,11 +22,11 @@ func growth(ctx context.Context, e Env) (*Figures, error) {
 	return f, empty(ctx, e, lockKey)
 }
 
-// longSlices is how many parts of a long run there are, of a second or more each.
+// longSlices is the number of slices of a long run, each of a second or more.
 const longSlices = 60
 
-// long is uncontended pairs for the whole window, which is taken down in slices: what a server that truncates
-// logs, takes snapshots and reuses pages does over hours.
+// long measures uncontended pairs in slices of the window, to show the effects of truncated logs, snapshots and reused
+// pages over hours.
 func long(ctx context.Context, e Env) (*Figures, error) {
 	e.Connections = steadyConnections
 	ops, end, err := pairsOf(ctx, e)
@@ -86,7 +86,7 @@ func (f *Figures) append(point map[string]float64) {
 	}
 }
 
-// quarters are the first and the last quarter of a series; a short series is both.
+// quarters returns the first and the last quarter of a series, or a short series twice.
 func (f *Figures) quarters(name string) (first, last []float64) {
 	s := f.Series[name]
 	n := max(1, len(s)/4)
@@ -101,7 +101,7 @@ func mean(all []float64) float64 {
 	return s / float64(max(1, len(all)))
 }
 
-// diskBytes is the size of everything in a folder; what vanishes meanwhile counts as nothing.
+// diskBytes returns the size of a folder's content. Files that vanish meanwhile do not count.
 func diskBytes(dir string) float64 {
 	if dir == "" {
 		return 0

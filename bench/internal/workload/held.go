@@ -13,18 +13,18 @@ import (
 
 var errNoPIDs = errors.New("the servers' processes are not known: give --pids")
 
-// settle is how long memory is left alone before the reading.
+// settle is how long memory may settle before it is read.
 const settle = 3 * time.Second
 
-// flushLimit allows for the many keys that there may be.
+// flushLimit suits many keys.
 const flushLimit = time.Minute
 
-// lockKey is a key that memory holds: 24 bytes.
+// lockKey returns a key of the workload memory, of 24 bytes.
 func lockKey(n int) string { return fmt.Sprintf("%slock:%013d", prefix, n) }
 
 const lockBytes = len(prefix) + len("lock:") + 13 + 16 // the key and a token
 
-// memory holds many locks and compares the processes with the processes before.
+// memory holds many locks and returns the growth of the processes.
 func memory(ctx context.Context, e Env) (*Figures, error) {
 	before, err := resident(ctx, e)
 	if err != nil {
@@ -49,7 +49,7 @@ func memory(ctx context.Context, e Env) (*Figures, error) {
 	return f, empty(ctx, e, lockKey)
 }
 
-// grown is the growth of the process that grew most.
+// grown returns the growth of the process that grew most.
 func grown(before, after []int64) float64 {
 	var most int64
 	for i := range before {
@@ -58,7 +58,7 @@ func grown(before, after []int64) float64 {
 	return float64(most)
 }
 
-// resident reads the processes' memory when the memory has settled.
+// resident returns the processes' memory once it has settled.
 func resident(ctx context.Context, e Env) ([]int64, error) {
 	if e.Target.PIDs == nil {
 		return nil, errNoPIDs
@@ -79,7 +79,7 @@ func rest(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// empty takes away the e.Sizes.Locks keys that fill wrote.
+// empty deletes the e.Sizes.Locks keys that fill wrote.
 func empty(ctx context.Context, e Env, key func(int) string) error {
 	if e.Target.Own {
 		return flush(ctx, e)
@@ -92,8 +92,7 @@ func empty(ctx context.Context, e Env, key func(int) string) error {
 	return batches(ctx, e.Sizes.Locks, func(i int) { c.Append("del", key(i)) }, c)
 }
 
-// flush empties a target that was started to be measured: what a run left behind expires in the
-// next target's window otherwise.
+// flush empties a target of our own, since leftover keys would expire in the next target's window.
 func flush(ctx context.Context, e Env) error {
 	leader, err := e.Target.Leader(ctx)
 	if err != nil {
@@ -103,7 +102,7 @@ func flush(ctx context.Context, e Env) error {
 	return err
 }
 
-// idle opens connections that say PING once, and then nothing for the time that is measured.
+// idle opens connections that send PING once, and then nothing during the window.
 func idle(ctx context.Context, e Env) (*Figures, error) {
 	return quiet(ctx, e, func(c *resp.Conn, _ int) error {
 		_, err := c.Do("PING")
@@ -111,7 +110,7 @@ func idle(ctx context.Context, e Env) (*Figures, error) {
 	}, nil)
 }
 
-// totalGrown is the growth of all processes: connections are spread over them.
+// totalGrown returns the growth of all processes, over which connections are spread.
 func totalGrown(before, after []int64) float64 {
 	var sum int64
 	for i := range before {

@@ -15,8 +15,7 @@ import (
 
 const prefix = "bench:"
 
-// ownKey is a key that only this worker uses: of all keys those whose number
-// is the worker's, modulo the number of workers.
+// ownKey returns a random key of one worker only: those whose number is the worker's, modulo the number of workers.
 func ownKey(e Env, worker int, random *rand.Rand) string {
 	mine := max(1, e.Sizes.Keys/e.Connections)
 	return prefix + strconv.Itoa(worker+e.Connections*random.IntN(mine))
@@ -25,7 +24,7 @@ func ownKey(e Env, worker int, random *rand.Rand) string {
 // newRandom makes a worker's choices the same in every run.
 func newRandom(worker int) *rand.Rand { return rand.New(rand.NewPCG(uint64(worker), 1)) }
 
-// tokens makes a worker's tokens: 16 bytes, never the same twice.
+// tokens generates a worker's unique tokens of 16 bytes.
 type tokens struct{ next uint64 }
 
 func newTokens() *tokens { return &tokens{next: rand.Uint64()} }
@@ -44,7 +43,7 @@ func uncontended(ctx context.Context, e Env) (*Figures, error) {
 	return loop(ctx, e, func(worker int, c target.Client) load.Op { return pairs(e, worker, c) })
 }
 
-// pairsOf connects as many workers as e says, each with its own [pairs]. end ends their connections.
+// pairsOf connects as many workers as e says, each with its own [pairs]. end closes the connections.
 func pairsOf(ctx context.Context, e Env) (ops []load.Op, end func(), err error) {
 	clients, err := e.Target.Clients(ctx, e.Connections, e.Client)
 	if err != nil {
@@ -56,7 +55,7 @@ func pairsOf(ctx context.Context, e Env) (ops []load.Op, end func(), err error) 
 	return ops, func() { target.CloseAll(clients) }, nil
 }
 
-// pairs is a pair of a worker that has keys of its own.
+// pairs acquires and releases locks on a worker's own keys.
 func pairs(e Env, worker int, c target.Client) load.Op {
 	random, tokens := newRandom(worker), newTokens()
 	return func(ctx context.Context, start time.Time, r *load.Recorder) error {
@@ -64,7 +63,7 @@ func pairs(e Env, worker int, c target.Client) load.Op {
 	}
 }
 
-// pair takes and gives back a lock that should be free.
+// pair acquires and releases a lock that should be free.
 func pair(ctx context.Context, c target.Client, key, token string, start time.Time, r *load.Recorder) error {
 	ok, err := c.Acquire(ctx, key, token)
 	acquired := time.Now()
@@ -77,7 +76,7 @@ func pair(ctx context.Context, c target.Client, key, token string, start time.Ti
 	return release(ctx, c, key, token, start, acquired, r)
 }
 
-// release gives a lock back and takes down the whole pair.
+// release releases a lock and records the whole pair.
 func release(ctx context.Context, c target.Client, key, token string, start, acquired time.Time,
 	r *load.Recorder,
 ) error {
@@ -95,8 +94,8 @@ func release(ctx context.Context, c target.Client, key, token string, start, acq
 	return nil
 }
 
-// hot hands a lock round. A worker that went for the lock again at once would have the
-// lock most of the time: its next request comes before any other worker's next poll.
+// hot passes one lock around. A worker pauses after its turn, since its next request would otherwise precede every
+// other worker's next poll.
 func hot(ctx context.Context, e Env) (*Figures, error) {
 	var last, served, most atomic.Int64
 	last.Store(-1)
@@ -125,7 +124,7 @@ func hot(ctx context.Context, e Env) (*Figures, error) {
 	return f, err
 }
 
-// raise makes most at least n.
+// raise sets most to n if n is larger.
 func raise(most *atomic.Int64, n int64) {
 	for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
 	}
@@ -145,7 +144,7 @@ func contended(ctx context.Context, e Env) (*Figures, error) {
 	})
 }
 
-// poll tries to get the lock until that succeeds.
+// poll retries until it acquires the lock.
 func poll(ctx context.Context, e Env, c target.Client, key, token string, random *rand.Rand, r *load.Recorder) error {
 	for {
 		ok, err := c.Acquire(ctx, key, token)
@@ -159,7 +158,7 @@ func poll(ctx context.Context, e Env, c target.Client, key, token string, random
 	}
 }
 
-// pollPause is around e's pause, so that workers do not poll in step.
+// pollPause is random, with e.Sizes.Poll as its mean, so that workers do not poll in step.
 func pollPause(e Env, random *rand.Rand) time.Duration {
 	return time.Duration((0.5 + random.Float64()) * float64(e.Sizes.Poll))
 }
@@ -171,7 +170,7 @@ func renewals(ctx context.Context, e Env) (*Figures, error) {
 	})
 }
 
-// keeper is a worker that keeps a lock.
+// keeper is a worker that holds a lock.
 type keeper struct {
 	c          target.Client
 	key, token string
@@ -194,7 +193,7 @@ func (k *keeper) renew(ctx context.Context, start time.Time, r *load.Recorder) e
 	return nil
 }
 
-// take gets the lock, which a former run may have left behind: the holder is gone.
+// take acquires the lock, which a previous run may have left without a holder.
 func (k *keeper) take(ctx context.Context) error {
 	token := k.tokens.token()
 	ok, err := k.c.Acquire(ctx, k.key, token)

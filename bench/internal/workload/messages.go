@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// handoffs hands one element round: each worker waits for the element by BLPOP and puts it back.
+// handoffs passes one element around: each worker waits for it by BLPOP and pushes it back.
 func handoffs(ctx context.Context, e Env) (*Figures, error) {
 	endpoints, err := e.Target.Endpoints(ctx)
 	if err != nil {
@@ -59,7 +59,7 @@ func handoffs(ctx context.Context, e Env) (*Figures, error) {
 	return f, err
 }
 
-// confirmed sends a command and reads the reply, and has so many replicas confirm what was written.
+// confirmed sends a command, reads its reply, and waits until a number of replicas have confirmed the write.
 func confirmed(c *resp.Conn, replicas int, words ...string) (protocol.Value, error) {
 	v, err := c.Do(words...)
 	if err != nil || replicas == 0 {
@@ -72,7 +72,7 @@ func confirmed(c *resp.Conn, replicas int, words ...string) (protocol.Value, err
 	return v, err
 }
 
-// publish sends messages to as many subscribers as there are connections, each when all have the last.
+// publish sends messages to as many subscribers as there are connections, each after all have received the last.
 func publish(ctx context.Context, e Env) (*Figures, error) {
 	endpoints, err := e.Target.Endpoints(ctx)
 	if err != nil {
@@ -88,7 +88,7 @@ func publish(ctx context.Context, e Env) (*Figures, error) {
 		group.Wait()
 	}()
 	for i := range e.Connections {
-		// The time-out is of the whole run: a subscriber reads all the time.
+		// The timeout covers the whole run, since a subscriber always reads.
 		c, err := resp.Dial(ctx, endpoints[i%len(endpoints)], e.Warmup+e.Measure+time.Minute)
 		if err != nil {
 			return nil, fmt.Errorf("subscriber %d of %d: %w", i, e.Connections, err)
@@ -128,13 +128,13 @@ func publish(ctx context.Context, e Env) (*Figures, error) {
 	return f, err
 }
 
-// listen tells of each message until the connection ends.
+// listen reports each message until the connection ends.
 func listen(c *resp.Conn, got chan<- error) {
 	for {
 		_, err := c.Read()
 		select {
 		case got <- err:
-		default: // no consumer waits any more
+		default: // no receiver is left
 		}
 		if err != nil {
 			return

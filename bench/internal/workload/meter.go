@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast/holdfast/bench/internal/target"
 )
 
-// meter reads what the servers, and this process, use while the window is open.
+// meter measures the resources that the servers and this process use within the window.
 type meter struct {
 	entries func() (float64, bool) // of the log, so far
 
@@ -19,7 +19,7 @@ type meter struct {
 	counted               bool
 
 	pids         []int
-	leader       int // the place of the leader's process; -1: not known
+	leader       int // index of the leader's process; -1 if unknown
 	server, last proc.Usage
 	self, ended  float64
 	err          error
@@ -30,7 +30,7 @@ func newMeter(e Env) *meter {
 	if e.Target.PIDs != nil {
 		m.pids = e.Target.PIDs()
 	}
-	// Where a log is known every process is a node.
+	// With a known log every process is a node.
 	if _, counted := m.entries(); counted && len(m.pids) == len(e.Target.Addrs) {
 		if addr, err := e.Target.Leader(context.Background()); err == nil {
 			m.leader = slices.Index(e.Target.Addrs, addr)
@@ -39,7 +39,7 @@ func newMeter(e Env) *meter {
 	return m
 }
 
-// logEntries is how many entries the leader's log has had; false: the target is not known to have a log.
+// logEntries returns the number of entries of the leader's log so far; ok is false for targets without a known log.
 func logEntries(t target.Target) (float64, bool) {
 	if t.Kind != target.RESP || t.Via == target.ViaRedlock || len(t.Addrs) < 3 {
 		return 0, false
@@ -72,7 +72,7 @@ func (m *meter) end() {
 	}
 }
 
-// numbers leaves out what could not be read.
+// numbers omits what could not be read.
 func (m *meter) numbers() map[string]float64 {
 	n := map[string]float64{"generator_cpu_seconds": m.ended - m.self}
 	if len(m.pids) > 0 && m.err == nil {
@@ -86,7 +86,7 @@ func (m *meter) numbers() map[string]float64 {
 	return n
 }
 
-// byRole adds what the leader has used, and what a follower has, in the mean.
+// byRole adds the leader's usage and the followers' mean.
 func (m *meter) byRole(n map[string]float64) {
 	if m.leader < 0 {
 		return
@@ -105,7 +105,7 @@ func (m *meter) byRole(n map[string]float64) {
 	}
 }
 
-// each adds what one of a step cost, and how the longest compares with the mean.
+// each adds the cost of one step, and the ratio of the longest to the mean.
 func (f *Figures) each(step string) {
 	s := f.Steps[step]
 	count := s.PerSecond * f.Numbers["window_seconds"]

@@ -13,10 +13,10 @@ import (
 	"github.com/holdfast/holdfast/bench/internal/target"
 )
 
-// holder is the owner of the locks that are only held: as long as a token.
+// holder is the owner of the filler locks, as long as a token.
 const holder = "0123456789abcdef"
 
-// fillLocks holds n locks for an hour, in the target's form.
+// fillLocks acquires n locks for an hour, in the target's form.
 func fillLocks(ctx context.Context, e Env, n int) error {
 	if e.Target.Form != target.Native {
 		return fill(ctx, e, n, lockKey)
@@ -29,11 +29,10 @@ func fillLocks(ctx context.Context, e Env, n int) error {
 	return batches(ctx, n, func(i int) { c.Append("lock.acquire", lockKey(i), holder, "px", "3600000") }, c)
 }
 
-// keepers is how many connections keep all sessions alive.
+// keepers is the number of connections that keep all sessions alive.
 const keepers = 16
 
-// sessions opens sessions that hold a lock each, and keeps them alive by SESSION.KEEPALIVE every third of
-// their lease.
+// sessions opens sessions with a lock each, and renews them by SESSION.KEEPALIVE every third of their lease.
 func sessions(ctx context.Context, e Env) (*Figures, error) {
 	before, err := resident(ctx, e)
 	if err != nil {
@@ -69,7 +68,7 @@ func sessions(ctx context.Context, e Env) (*Figures, error) {
 	return f, flush(ctx, e)
 }
 
-// atRest is what servers use while the window is open and keepers alone do anything.
+// atRest measures the servers' usage while only keepers are active.
 func atRest(ctx context.Context, e Env) (*Figures, error) {
 	m := newMeter(e)
 	m.begin()
@@ -86,7 +85,7 @@ func atRest(ctx context.Context, e Env) (*Figures, error) {
 	return f, nil
 }
 
-// sessionPart are sessions that one connection keeps alive.
+// sessionPart are the sessions that one connection keeps alive.
 type sessionPart struct {
 	c   *resp.Conn
 	ids []string
@@ -138,7 +137,7 @@ func openPart(ctx context.Context, e Env, part int) (*sessionPart, error) {
 	return p, nil
 }
 
-// readAll flushes and reads n replies; nulls are counted.
+// readAll flushes, reads n replies and counts nulls.
 func readAll(c *resp.Conn, n int, nulls *atomic.Int64) error {
 	if err := c.Flush(); err != nil {
 		return err
@@ -155,7 +154,7 @@ func readAll(c *resp.Conn, n int, nulls *atomic.Int64) error {
 	return nil
 }
 
-// keepSlices is in how many portions an interval's keep-alives are sent: clients do not keep step.
+// keepSlices is the number of portions in which an interval's keep-alives are sent, since real clients are not in step.
 const keepSlices = 20
 
 func (p *sessionPart) keep(ctx context.Context, interval time.Duration, kept, missed *atomic.Int64) error {
@@ -179,7 +178,7 @@ func (p *sessionPart) keep(ctx context.Context, interval time.Duration, kept, mi
 	}
 }
 
-// bound opens connections that have a session each, which holds a lock and lives as long as the connection.
+// bound opens connections with a session each, which holds a lock and is bound to the connection.
 func bound(ctx context.Context, e Env) (*Figures, error) {
 	lease := strconv.FormatInt(e.Client.TTL.Milliseconds(), 10)
 	check := func(c *resp.Conn, i int) error {
@@ -199,7 +198,7 @@ func bound(ctx context.Context, e Env) (*Figures, error) {
 	}, check)
 }
 
-// parked opens connections that wait, for an element or in line for a lock.
+// parked opens connections that wait for an element or for a lock.
 func parked(ctx context.Context, e Env) (*Figures, error) {
 	if e.Target.Form != target.Native {
 		return quiet(ctx, e, func(c *resp.Conn, _ int) error {
@@ -221,8 +220,8 @@ func parked(ctx context.Context, e Env) (*Figures, error) {
 	}, nil)
 }
 
-// quiet opens e.Sizes.Idle connections, has each of them say something, and then looks at the servers while
-// nobody says anything. check looks at each of them afterwards.
+// quiet opens e.Sizes.Idle connections, calls say for each, and measures the servers without traffic. Finally it calls
+// check for each.
 func quiet(ctx context.Context, e Env, say, check func(*resp.Conn, int) error) (*Figures, error) {
 	endpoints, err := e.Target.Endpoints(ctx)
 	if err != nil {
@@ -272,7 +271,7 @@ func quiet(ctx context.Context, e Env, say, check func(*resp.Conn, int) error) (
 	return f, nil
 }
 
-// leastGrown is the growth of the process that grew least: one that clients are not connected to.
+// leastGrown returns the growth of the process that grew least: one without clients.
 func leastGrown(before, after []int64) float64 {
 	least := after[0] - before[0]
 	for i := range before {

@@ -12,10 +12,10 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// pipelineKeys is how many keys pipelines are spread over, as with redis-benchmark -r 1000000.
+// pipelineKeys is the number of keys of pipelines, as in redis-benchmark -r 1000000.
 const pipelineKeys = 1_000_000
 
-// waitMillis is the timeout that is given to WAIT.
+// waitMillis is the timeout of WAIT.
 const waitMillis = "1000"
 
 func pipelined(ctx context.Context, e Env) (*Figures, error) {
@@ -39,8 +39,7 @@ func pipelined(ctx context.Context, e Env) (*Figures, error) {
 	return f, err
 }
 
-// pipeline is a batch. The commands are one write and the replies are read in order; a
-// reply of nil, when the key is there, is as good as OK.
+// pipeline sends a batch in one write and reads the replies in order. A nil reply for an existing key counts like OK.
 func pipeline(e Env, c *resp.Conn, worker int) load.Op {
 	random := newRandom(worker)
 	ttl := strconv.FormatInt(e.Client.TTL.Milliseconds(), 10)
@@ -50,7 +49,7 @@ func pipeline(e Env, c *resp.Conn, worker int) load.Op {
 		}
 		replies := e.Sizes.Depth
 		if e.Target.Wait > 0 {
-			// One wait confirms all that came before on this connection.
+			// One wait confirms all earlier commands of this connection.
 			c.Append("wait", strconv.Itoa(e.Target.Wait), waitMillis)
 			replies++
 		}

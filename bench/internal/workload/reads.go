@@ -14,7 +14,7 @@ import (
 
 var errMissing = errors.New("a key that was written cannot be read")
 
-// readKey is a key that fill wrote.
+// readKey returns a key that fillReads writes.
 func readKey(n int) string { return prefix + "read:" + strconv.Itoa(n) }
 
 func reads(ctx context.Context, e Env) (*Figures, error) {
@@ -65,7 +65,7 @@ func mixed(ctx context.Context, e Env) (*Figures, error) {
 	})
 }
 
-// fillReads writes the keys to be read, unless the keys are there.
+// fillReads writes the keys of reads, unless they exist.
 func fillReads(ctx context.Context, e Env) error {
 	one, err := e.Target.Clients(ctx, 1, e.Client)
 	if err != nil {
@@ -82,11 +82,10 @@ func fillReads(ctx context.Context, e Env) error {
 	return fill(ctx, e, e.Sizes.Keys, readKey)
 }
 
-// fillDepth is how many keys are written at a time.
+// fillDepth is the number of keys in one pipeline.
 const fillDepth = 256
 
-// fill writes keys that live for an hour, through the first of the target's
-// endpoints that takes them.
+// fill writes keys with a TTL of an hour, through the target's first endpoint that accepts writes.
 func fill(ctx context.Context, e Env, n int, key func(int) string) error {
 	c, err := writer(ctx, e)
 	if err != nil {
@@ -98,7 +97,7 @@ func fill(ctx context.Context, e Env, n int, key func(int) string) error {
 	}, c)
 }
 
-// writer is a connection to a server that can be written to.
+// writer connects to a server that accepts writes.
 func writer(ctx context.Context, e Env) (*resp.Conn, error) {
 	leader, err := e.Target.Leader(ctx)
 	if err != nil {
@@ -107,14 +106,14 @@ func writer(ctx context.Context, e Env) (*resp.Conn, error) {
 	return resp.Dial(ctx, leader, e.Client.Timeout)
 }
 
-// What a busy machine answers now and then (no leader, not known whether applied) is tried again, as
-// to write or delete the same keys twice is the same as once.
+// Errors of a busy machine (no leader, unknown outcome) are retried, since writing or deleting the same keys is
+// idempotent.
 const (
 	batchTries = 10
 	batchPause = 200 * time.Millisecond
 )
 
-// batches sends what add appends for each of n, in pipelines.
+// batches calls add for each of n, and sends the appended commands in pipelines.
 func batches(ctx context.Context, n int, add func(i int), c *resp.Conn) error {
 	for from := 0; from < n; from += fillDepth {
 		to := min(from+fillDepth, n)
@@ -133,7 +132,7 @@ func batches(ctx context.Context, n int, add func(i int), c *resp.Conn) error {
 	return nil
 }
 
-// batch sends a pipeline; an error that the server replied comes back after all replies were read.
+// batch sends a pipeline. It returns an error reply after it has read all replies.
 func batch(from, to int, add func(i int), c *resp.Conn) error {
 	for i := from; i < to; i++ {
 		add(i)

@@ -13,11 +13,11 @@ import (
 
 var errNotOurs = errors.New("restart needs servers that --peers started")
 
-// restartLimit is when servers have not come back.
+// restartLimit bounds the restart of all servers.
 const restartLimit = 5 * time.Minute
 
-// restart kills all servers at once and starts them on what was stored: as written, and,
-// where a server can be told to take a snapshot, again after a snapshot.
+// restart kills all servers at once and restarts them on their data: as written, and, if the server can be told to take
+// one, after a snapshot.
 func restart(ctx context.Context, e Env) (*Figures, error) {
 	if e.Control == nil {
 		return nil, errNotOurs
@@ -34,7 +34,7 @@ func restart(ctx context.Context, e Env) (*Figures, error) {
 	f.merge(map[string]float64{"serves_after_seconds": took.Seconds(), "found_locks": float64(found)})
 	for _, addr := range e.Target.Addrs {
 		if takeSnapshot(ctx, addr) != nil {
-			// Without --debug Holdfast takes none on demand.
+			// Without --debug Holdfast takes no snapshot on demand.
 			return f, empty(ctx, e, lockKey)
 		}
 	}
@@ -45,8 +45,7 @@ func restart(ctx context.Context, e Env) (*Figures, error) {
 	return f, empty(ctx, e, lockKey)
 }
 
-// oneRestart is the time from the start of the first process to the first acquire, and how many
-// keys there were then.
+// oneRestart returns the time from the start of the first process to the first acquire, and the number of keys then.
 func oneRestart(ctx context.Context, e Env) (time.Duration, int64, error) {
 	for _, addr := range e.Target.Addrs {
 		if err := e.Control.Kill(addr); err != nil {
@@ -79,13 +78,13 @@ func oneRestart(ctx context.Context, e Env) (time.Duration, int64, error) {
 var errNoControl = errors.New("failover needs a target that --peers started and that has more than one server")
 
 const (
-	// failoverLimit is when a failover has not come about.
+	// failoverLimit bounds a failover.
 	failoverLimit = 60 * time.Second
-	// probePause is what a probe rests after a refusal; the pause is the resolution of the figure.
+	// probePause is a probe's pause after a refusal, and so the resolution of the figure.
 	probePause = 2 * time.Millisecond
 )
 
-// failover kills the leader some times.
+// failover kills the leader e.Sizes.Failover times.
 func failover(ctx context.Context, e Env) (*Figures, error) {
 	if e.Control == nil {
 		return nil, errNoControl
@@ -93,8 +92,7 @@ func failover(ctx context.Context, e Env) (*Figures, error) {
 	return failovers(ctx, e, e.Control.Kill, func(addr string) error { return e.Control.Start(ctx, addr) })
 }
 
-// freeze stops the leader some times. Nothing tells the others but silence, as when a machine loses
-// power or the network.
+// freeze stops the leader several times. The others can only detect its silence, as after a loss of power or network.
 func freeze(ctx context.Context, e Env) (*Figures, error) {
 	if e.Control == nil {
 		return nil, errNoControl
@@ -102,7 +100,7 @@ func freeze(ctx context.Context, e Env) (*Figures, error) {
 	return failovers(ctx, e, e.Control.Freeze, e.Control.Thaw)
 }
 
-// hang has each write of the leader to its disk never return, some times. A server that takes no DEBUG is not measured.
+// hang makes the leader's disk writes block, several times. It needs servers with DEBUG.
 func hang(ctx context.Context, e Env) (*Figures, error) {
 	if e.Control == nil {
 		return nil, errNoControl
@@ -115,7 +113,7 @@ func hang(ctx context.Context, e Env) (*Figures, error) {
 	})
 }
 
-// failovers puts the leader out of action by one function and back by another, some times.
+// failovers disables the leader with out and restores it with back, several times.
 func failovers(ctx context.Context, e Env, out, back func(addr string) error) (*Figures, error) {
 	var took []time.Duration
 	for range e.Sizes.Failover {
@@ -135,7 +133,7 @@ func failovers(ctx context.Context, e Env, out, back func(addr string) error) (*
 	return f, nil
 }
 
-// oneFailover puts the leader out of action, waits for the first acquire, and brings it back.
+// oneFailover disables the leader, waits for the first acquire, and restores the leader.
 func oneFailover(ctx context.Context, e Env, out, back func(addr string) error) (time.Duration, error) {
 	if err := e.Control.Ready(ctx); err != nil {
 		return 0, err
@@ -158,7 +156,7 @@ func oneFailover(ctx context.Context, e Env, out, back func(addr string) error) 
 	return acknowledged.Sub(began), back(leader)
 }
 
-// firstAcquire asks all servers but the dead server until a server has given a lock.
+// firstAcquire asks all servers except dead until one grants a lock.
 func firstAcquire(ctx context.Context, e Env, dead string) (time.Time, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -178,7 +176,7 @@ func firstAcquire(ctx context.Context, e Env, dead string) (time.Time, error) {
 	}
 }
 
-// probe asks a server until the server has given a lock or ctx ends.
+// probe asks a server until it grants a lock or ctx ends.
 func probe(ctx context.Context, e Env, addr string, first chan<- time.Time) {
 	tokens := newTokens()
 	for ctx.Err() == nil {

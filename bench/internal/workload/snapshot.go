@@ -13,16 +13,16 @@ import (
 )
 
 const (
-	// steadyConnections is how many clients there are where a workload asks what something does to them.
+	// steadyConnections is the number of clients of a workload that measures the effect of something on them.
 	steadyConnections = 64
-	// snapshotLimit is when a snapshot has not come about.
+	// snapshotLimit bounds a snapshot.
 	snapshotLimit = 5 * time.Minute
-	// snapshotPause is between two looks at whether Redis has written a snapshot.
+	// snapshotPause is the interval of polls whether Redis has written a snapshot.
 	snapshotPause = 20 * time.Millisecond
 )
 
-// snapshot measures pairs at a fixed rate with many locks held: undisturbed, while the leader takes one
-// snapshot after another, and while all servers do.
+// snapshot measures pairs at a fixed rate beside many held locks: undisturbed, while the leader takes one snapshot
+// after another, and while all servers do.
 func snapshot(ctx context.Context, e Env) (*Figures, error) {
 	leader, err := e.Target.Leader(ctx)
 	if err != nil {
@@ -56,7 +56,7 @@ func snapshot(ctx context.Context, e Env) (*Figures, error) {
 	return f, empty(ctx, e, lockKey)
 }
 
-// snapshots is servers taking snapshots, one after another each, while a window is open.
+// snapshots makes servers take one snapshot after another within a window.
 type snapshots struct {
 	addrs []string
 	mu    sync.Mutex
@@ -88,7 +88,7 @@ func (s *snapshots) during(ctx context.Context, e Env) (*load.Summary, error) {
 	return summary, errors.Join(err, s.err)
 }
 
-// takeAll takes snapshots until the window closes; the last is waited for.
+// takeAll takes snapshots until the window closes, and waits for the last.
 func (s *snapshots) takeAll(ctx, open context.Context, addr string) {
 	for open.Err() == nil {
 		start := time.Now()
@@ -104,8 +104,8 @@ func (s *snapshots) takeAll(ctx, open context.Context, addr string) {
 	}
 }
 
-// takeSnapshot returns when a server has written the whole state: Holdfast by DEBUG SNAPSHOT, Redis by
-// BGREWRITEAOF or, without an append-only file, BGSAVE.
+// takeSnapshot writes a server's whole state: by DEBUG SNAPSHOT in Holdfast, by BGREWRITEAOF in Redis, or by BGSAVE
+// without an append-only file.
 func takeSnapshot(ctx context.Context, addr string) error {
 	c, err := resp.Dial(ctx, addr, snapshotLimit)
 	if err != nil {

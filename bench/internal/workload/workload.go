@@ -1,10 +1,9 @@
-// Package workload is what the generator does to a target: pairs of acquire and
-// release, waiting for a hot lock, reads, pipelines, a million held locks, and so on.
+// Package workload generates load for a target: pairs of acquire and release, waits for a hot lock, reads, pipelines, a
+// million held locks, and more.
 //
-// It promises that two targets get the same work: keys, sizes, order of steps and
-// pauses depend on the workload alone; and that a lock that was not there to be
-// released, or was not free when no other client wanted it, is an error of the run. Whether two
-// can hold a lock at once is not asked here: that is what package jepsen is for.
+// It promises that two targets get the same work: keys, sizes, the order of steps and pauses depend only on the
+// workload. A lock that cannot be released, or is not free although no other client wants it, is an error of the run.
+// Mutual exclusion is not tested here, but by package jepsen.
 //
 // Start reading at [All].
 package workload
@@ -21,57 +20,57 @@ import (
 	"github.com/holdfast/holdfast/bench/internal/target"
 )
 
-// Control starts and stops the processes of a target; nil when the target has none of ours.
+// Control starts and stops the processes of a target; nil if they are not ours.
 type Control interface {
-	// Kill ends the server that listens at addr as a crash would, at once.
+	// Kill kills the server that listens at addr.
 	Kill(addr string) error
-	// Empty removes what the server stored that was killed.
+	// Empty removes a killed server's data.
 	Empty(addr string) error
-	// Start starts the server again on the data that is left.
+	// Start restarts the server on its data.
 	Start(ctx context.Context, addr string) error
-	// Freeze stops the server as a machine that hangs would: connections stay open. Thaw ends that.
+	// Freeze stops the server like a hanging machine, with its connections open. Thaw resumes it.
 	Freeze(addr string) error
 	Thaw(addr string) error
-	// Ready waits until all servers take part again.
+	// Ready waits until all servers take part.
 	Ready(ctx context.Context) error
 }
 
-// Sizes are how large the parts of workloads are.
+// Sizes are the sizes of workloads.
 type Sizes struct {
-	Keys     int           // keys that uncontended, reads and mixed are spread over
-	Shared   int           // keys that contended workers fight for
+	Keys     int           // of uncontended, reads and mixed
+	Shared   int           // of contended workers
 	Depth    int           // commands in a pipeline
-	Locks    int           // locks that memory, snapshot and restart hold
-	Idle     int           // connections that idle, wait, or have a session
-	Sessions int           // sessions that sessions keeps alive
+	Locks    int           // held by memory, snapshot and restart
+	Idle     int           // connections that idle, wait or have a session
+	Sessions int           // sessions to keep alive
 	Failover int           // kills
-	Poll     time.Duration // between two tries to get a lock that another worker has
-	Steady   float64       // pairs a second that are offered while snapshots are taken
+	Poll     time.Duration // between two attempts for a held lock
+	Steady   float64       // offered pairs a second while snapshots are taken
 }
 
-// Env is where and how a workload runs.
+// Env is the environment of a run.
 type Env struct {
 	Target        target.Target
 	Control       Control
 	Client        target.Options
 	Connections   int
 	RatePerSecond float64
-	// Held is how many locks are held beside the locks that the workload uses.
+	// Held is the number of held locks besides the workload's own.
 	Held    int
 	Warmup  time.Duration
 	Measure time.Duration
 	Sizes   Sizes
 }
 
-// Figures are what a run gives.
+// Figures are the results of a run.
 type Figures struct {
-	// Steps are latencies by what was done.
+	// Steps are latencies by step.
 	Steps map[string]load.Latency `json:"steps,omitempty"`
-	// Numbers are everything else; the name ends with the unit.
+	// Numbers are all other figures; their names end with the unit.
 	Numbers map[string]float64 `json:"numbers,omitempty"`
-	// Series are numbers over time, all of the same length.
+	// Series are numbers over time, all of equal length.
 	Series map[string][]float64 `json:"series,omitempty"`
-	// Errors are counted by text.
+	// Errors are counts by text.
 	Errors map[string]int64 `json:"errors,omitempty"`
 }
 
@@ -79,31 +78,30 @@ type Figures struct {
 type Workload struct {
 	Name  string
 	About string
-	// Step is the step of [Figures.Steps] that is counted in tables.
+	// Step is the step of [Figures.Steps] whose rate tables show.
 	Step string
 	// Latency is the step whose latencies tables show next to the rate; "" is Step.
 	Latency string
-	// Batch: a step is many commands; tables show the number commands_per_second.
+	// Batch: a step is a batch of commands; tables show the number commands_per_second.
 	Batch bool
-	// Once: the workload does not depend on the number of connections or the rate, and gives
-	// numbers alone.
+	// Once: the workload depends neither on the number of connections nor on the rate, and only gives numbers.
 	Once bool
-	// Reads: the workload reads keys that were written before.
+	// Reads: the workload reads keys written before.
 	Reads bool
-	// Holds: the workload is run for several numbers of held locks.
+	// Holds: the workload runs for several numbers of held locks.
 	Holds bool
-	// RESP: the workload needs servers that speak RESP, and is left out for others.
+	// RESP: the workload needs servers that speak RESP.
 	RESP bool
-	// Native: the workload is of native locks alone.
+	// Native: the workload has native locks only.
 	Native bool
 	// Users: the workload needs the users of flood.
 	Users bool
-	// Fresh: servers are started anew and empty before the workload, where that can be done: memory that
-	// a process freed, or needed to read its log, hides what the process needs.
+	// Fresh: servers are restarted empty before the workload if possible, since memory that a process has freed, or
+	// needed to read its log, hides its needs.
 	Fresh bool
-	// Control: the workload kills and starts servers, and watches them from outside.
+	// Control: the workload kills and starts servers.
 	Control bool
-	// Failover: the workload needs servers that take over from each other.
+	// Failover: the workload needs servers with failover.
 	Failover bool
 	Run      func(ctx context.Context, e Env) (*Figures, error)
 }
@@ -200,7 +198,7 @@ func All() []Workload {
 	}, failures()...)
 }
 
-// failures put the leader out of action.
+// failures are the workloads that disable the leader.
 func failures() []Workload {
 	return []Workload{
 		{
@@ -218,7 +216,7 @@ func failures() []Workload {
 	}
 }
 
-// Named is the workload of that name.
+// Named returns the workload with a name.
 func Named(name string) (Workload, error) {
 	all := All()
 	i := slices.IndexFunc(all, func(w Workload) bool { return w.Name == name })
@@ -228,7 +226,7 @@ func Named(name string) (Workload, error) {
 	return all[i], nil
 }
 
-// Names are the names of [All].
+// Names returns the names of [All].
 func Names() []string {
 	var names []string
 	for _, w := range All() {
@@ -237,8 +235,8 @@ func Names() []string {
 	return names
 }
 
-// Suits reports whether the workload says anything of a target. What one server of a Redlock
-// answers is no promise of the Redlock's: no client reads or pipelines that way.
+// Suits reports whether the workload is meaningful for a target. One server of a Redlock promises nothing, so no client
+// reads or pipelines there.
 func (w Workload) Suits(t target.Target) bool {
 	if w.Users && !t.Users {
 		return false
@@ -252,7 +250,7 @@ func (w Workload) Suits(t target.Target) bool {
 	return !w.RESP || t.Kind == target.RESP
 }
 
-// loop runs an op for each client in the loop that e asks for.
+// loop runs an op for each client, in the loop of e.
 func loop(ctx context.Context, e Env, op func(worker int, c target.Client) load.Op) (*Figures, error) {
 	clients, err := e.Target.Clients(ctx, e.Connections, e.Client)
 	if err != nil {
@@ -266,7 +264,7 @@ func loop(ctx context.Context, e Env, op func(worker int, c target.Client) load.
 	return measure(ctx, e, ops)
 }
 
-// measure runs ops and adds what the servers used meanwhile.
+// measure runs ops and adds the servers' usage.
 func measure(ctx context.Context, e Env, ops []load.Op) (*Figures, error) {
 	m := newMeter(e)
 	s, err := load.Run(ctx, load.Config{
@@ -286,7 +284,7 @@ func measure(ctx context.Context, e Env, ops []load.Op) (*Figures, error) {
 	return f, nil
 }
 
-// merge adds numbers to f's.
+// merge adds numbers to f.
 func (f *Figures) merge(numbers map[string]float64) {
 	if f.Numbers == nil {
 		f.Numbers = make(map[string]float64)

@@ -93,7 +93,7 @@ func TestSnapshots(t *testing.T) {
 	}
 }
 
-// A machine that is busy enough for an election must not end a run before it began.
+// An election on a busy machine must not end a run before its start.
 func TestFillTriesAgain(t *testing.T) {
 	t.Parallel()
 	s := fakeredis.Start(t)
@@ -104,7 +104,7 @@ func TestFillTriesAgain(t *testing.T) {
 	require.Equal(t, 500+fillDepth, s.Count("set"), "one pipeline twice")
 }
 
-// control counts what is done to servers that nobody really kills.
+// control records actions on servers that do not exist.
 type control struct{ killed, started, frozen, thawed atomic.Int32 }
 
 func (c *control) Kill(string) error {
@@ -148,7 +148,7 @@ func TestRestart(t *testing.T) {
 	require.EqualValues(t, 2, c.started.Load())
 }
 
-// The leader is put out of action as many times as asked for, and comes back; another answers.
+// The leader is disabled the requested number of times and restored; another server answers meanwhile.
 func TestFailovers(t *testing.T) {
 	t.Parallel()
 	leader, other := fakeredis.Start(t), fakeredis.Start(t)
@@ -207,7 +207,7 @@ func TestBesideLeasesThatEnd(t *testing.T) {
 	require.EqualError(t, err, "INFO has no expired_keys")
 }
 
-// A pipeline to a server with WAIT is confirmed, or it does not count.
+// An unconfirmed pipeline to a server with WAIT does not count.
 func TestPipelineWaits(t *testing.T) {
 	t.Parallel()
 	s := fakeredis.Start(t)
@@ -224,7 +224,7 @@ func TestPipelineWaits(t *testing.T) {
 	require.Contains(t, f.Errors, target.ErrNotReplicated.Error())
 }
 
-// What a hand-off writes is confirmed by replicas, or it is an error.
+// A hand-off whose write is not confirmed by replicas is an error.
 func TestConfirmed(t *testing.T) {
 	t.Parallel()
 	s := fakeredis.Start(t)
@@ -254,7 +254,7 @@ func TestWorkloadsSuit(t *testing.T) {
 	require.False(t, suits("memory", target.Target{Via: target.ViaRedlock}))
 }
 
-// The leader's figures stand alone, and followers' are the mean.
+// The leader's figures are separate; those of followers are a mean.
 func TestCostsByRole(t *testing.T) {
 	t.Parallel()
 	m := &meter{leader: 1, pids: []int{1, 2, 3}}
