@@ -18,7 +18,7 @@ type member struct {
 	quota protocol.Quota
 }
 
-// member is another client of the driver's machine.
+// member returns another client of the driver's node.
 func (d *driver) member(user string, keys, bytes, waiters uint64) *member {
 	return &member{d, protocol.Quota{User: user, Keys: keys, Bytes: bytes, Waiters: waiters}}
 }
@@ -38,7 +38,7 @@ func (m *member) do(text string) string {
 	return m.sends(request(nil, m.db, strings.Fields(text)...))
 }
 
-// requireAccounts compares what users have: keys and waiters.
+// requireAccounts compares the numbers of keys and waiters of each user.
 func requireAccounts(t *testing.T, d *driver, want string) {
 	t.Helper()
 	var got []string
@@ -56,8 +56,8 @@ const (
 	allWaiters = "QUOTA command not allowed: user 'alice' has all of its 1 waiters"
 )
 
-// TestQuotaOfKeys: a command that may create more keys than the user has left is refused and changes nothing; all other
-// commands go on.
+// TestQuotaOfKeys: a command that may create more keys than the user's quota allows is refused and changes nothing;
+// other commands run.
 func TestQuotaOfKeys(t *testing.T) {
 	for _, refused := range []string{
 		"set d 1", "mset d 1 e 1", "mset a 1 d 1", "incr d", "lpush d x", "hset d f v", "sadd d x", "zadd d 1 x",
@@ -88,7 +88,7 @@ func TestQuotaOfKeys(t *testing.T) {
 	}
 }
 
-// TestQuotaOfBytes: who has used up the bytes may not make the state grow, and the last command may go beyond.
+// TestQuotaOfBytes: a user without bytes left may not make the state grow. The last command may exceed the quota.
 func TestQuotaOfBytes(t *testing.T) {
 	d := newDriver(t)
 	alice := d.member("alice", 0, 400, 0)
@@ -102,7 +102,7 @@ func TestQuotaOfBytes(t *testing.T) {
 	require.Equal(t, "OK", alice.do("set c 1"))
 }
 
-// TestAccounts: a key counts for the user who created it, until it is no more.
+// TestAccounts: a key counts for the user who created it, until it is deleted or expires.
 func TestAccounts(t *testing.T) {
 	for _, tc := range []struct{ name, lines, want string }{
 		{"created", "alice set a 1|bob set b 1", "alice 1+0, bob 1+0"},
@@ -166,7 +166,7 @@ func TestAccounts(t *testing.T) {
 	}
 }
 
-// TestAccountsOfTransactions: the requests in a transaction are the user's.
+// TestAccountsOfTransactions: the requests of a transaction count for its user.
 func TestAccountsOfTransactions(t *testing.T) {
 	d := newDriver(t)
 	alice := d.member("alice", 3, 0, 0)
@@ -178,7 +178,7 @@ func TestAccountsOfTransactions(t *testing.T) {
 	requireAccounts(t, d, "alice 3+0")
 }
 
-// TestQuotaOfWaiters: a user's requests in line for keys and for locks count together.
+// TestQuotaOfWaiters: a user's waiters for keys and for locks count together.
 func TestQuotaOfWaiters(t *testing.T) {
 	block := func(ticket uint64, words ...string) []byte {
 		return protocol.AppendRequest(nil, protocol.Head{Ticket: ticket}, words[0], protocoltest.Args(words[1:]))
@@ -216,12 +216,12 @@ func TestServedWaitersCloseTheirAccount(t *testing.T) {
 		d.m.budgets.serving = room
 		d.apply(pipeline("rpush list x", "set other"+ticket+" x"))
 		d.m.budgets.serving = defaultBudgets().serving
-		d.apply(pipeline("set next" + ticket + " x")) // behind the waiter, if there was no room
+		d.apply(pipeline("set next" + ticket + " x")) // after the waiter, if there was no room
 		requireAccounts(t, d, "alice 1+0")
 	}
 }
 
-// TestAccountsAreFew: accounts of users who have nothing any more are given to others.
+// TestAccountsAreFew: the accounts of users without keys and waiters are reused.
 func TestAccountsAreFew(t *testing.T) {
 	d := newDriver(t)
 	for i := range keyspace.MaxAccount {

@@ -22,13 +22,13 @@ import (
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
-// answersStep is the entries of a line.
+// answersStep is the number of entries in a line.
 const answersStep = 50
 
-// TestGoldenAnswers: a log of all words, of users, polling clients and reads beside it, is answered, told, counted and
-// charged as it was, as entries of each version. What is charged decides which requests are applied, so that it never
-// changes for a version that a release has. -rewrite takes other answers, and other charges of the newest version;
-// where there is no answers.log.gz, it draws another log.
+// TestGoldenAnswers: replies, events, counts and costs of a log of all commands, of users, polling clients and
+// concurrent reads are as in the golden file, for each entry version. Costs decide which requests are applied, so they
+// never change for a released version. -rewrite accepts other replies, and other costs of the newest version; without
+// answers.log.gz it generates a new log.
 func TestGoldenAnswers(t *testing.T) {
 	const name = "testdata/answers.log.gz"
 	if _, err := os.Stat(name); protocoltest.Rewriting() && errors.Is(err, fs.ErrNotExist) {
@@ -51,8 +51,8 @@ func TestGoldenAnswers(t *testing.T) {
 	}
 }
 
-// TestRestoredAnswers: a machine that goes through a snapshot now and then answers a log as one that does not, is charged
-// alike, has the same state, and tells of nothing that it skipped.
+// TestRestoredAnswers: a machine that is sometimes replaced by its snapshot gives the same replies, costs and state,
+// and no events of skipped entries.
 func TestRestoredAnswers(t *testing.T) {
 	logs := [][][]byte{readGoldenLog(t, "testdata/answers.log.gz")}
 	for seed := range int64(3) {
@@ -65,7 +65,7 @@ func TestRestoredAnswers(t *testing.T) {
 	}
 }
 
-// answersTo is what a log of entries is answered and charged by a player, whose other fields it sets.
+// answersTo returns the replies and costs of a log of entries, run by p.
 func answersTo(t testing.TB, log [][]byte, p player) map[string]string {
 	p.begin(t)
 	for i := 0; i < len(log); i += 2 {
@@ -79,13 +79,13 @@ func answersTo(t testing.TB, log [][]byte, p player) map[string]string {
 	return map[string]string{"answers": p.answers.lines, "charges": p.charges.lines}
 }
 
-// chain is a hash for some entries each.
+// chain hashes a number of entries per line.
 type chain struct {
 	hash.Hash
 	lines string
 }
 
-// end ends an entry.
+// end completes an entry.
 func (c *chain) end(n int) {
 	if n%answersStep == 0 {
 		c.lines += fmt.Sprintf("%d %x\n", n, c.Sum(nil)[:8])
@@ -93,17 +93,17 @@ func (c *chain) end(n int) {
 	}
 }
 
-// player is a machine that runs a log. It is the sink, and hears everything.
+// player is a machine that runs a log, and the sink of all events.
 type player struct {
 	t                testing.TB
 	m                *machine
 	n                int
 	answers, charges chain
-	cursors          []string // that replies to reads had
-	// restores is after how many entries the machine goes through a snapshot, again and again; 0: never.
+	cursors          []string // in replies to reads
+	// restores is the number of entries after which the machine is replaced by its snapshot; 0 means never.
 	restores int
-	// skipsSeen: the counts of lock classes and the news of slow locks are no answers, as they rest on what a node has
-	// seen since it was started.
+	// skipsSeen leaves out the counts of lock classes and the events of slow locks, which depend on what the node has
+	// seen since its start.
 	skipsSeen bool
 }
 
@@ -145,7 +145,7 @@ func (p *player) Events(events []event.Event) {
 	}
 }
 
-// apply applies an entry: every third with budgets that are soon spent.
+// apply applies an entry; every third has small budgets.
 func (p *player) apply(entry []byte) {
 	m := p.m
 	m.Listen(math.MaxUint32)
@@ -161,7 +161,7 @@ func (p *player) apply(entry []byte) {
 	fmt.Fprintln(&p.charges, c.readBudget.left, c.wakeBudget.left, c.lockWorkLeft)
 }
 
-// read answers a body beside the log, and asks for everything else that a machine tells.
+// read runs a body as reads, and queries everything else that a machine reports.
 func (p *player) read(body string) {
 	m := p.m
 	for class := ReadShort; body != ""; class = ReadLong {
@@ -200,7 +200,7 @@ func (p *player) read(body string) {
 	if !p.skipsSeen {
 		classes := m.LockClasses()
 		for i := range classes {
-			classes[i].Native.Refusals = 0 // younger than the golden answers
+			classes[i].Native.Refusals = 0 // newer than the golden file
 		}
 		fmt.Fprintf(&p.answers, " %v", classes)
 	}
@@ -218,7 +218,7 @@ func (p *player) read(body string) {
 	p.charges.end(p.n)
 }
 
-// drawnAnswers is a log of entries, each with a body of reads behind it.
+// drawnAnswers generates a log of entries, each followed by a body of reads.
 func drawnAnswers(t testing.TB, seed int64, entries int) []byte {
 	l, p := newLog(seed), new(player)
 	p.begin(t)
@@ -258,7 +258,7 @@ func drawnAnswers(t testing.TB, seed int64, entries int) []byte {
 	return out.Bytes()
 }
 
-// stockRequest takes, polls for, renews, releases or takes away a stock lock.
+// stockRequest appends an acquire, poll, renewal, release or forced release of a stock lock.
 func (l *log) stockRequest(body []byte, db int) []byte {
 	key, token := pick(l.rng, []string{"s1", "s2", "s3"}), pick(l.rng, []string{"t1", "t2", "mode", "t4"})
 	conn, lease := uint64(l.rng.Intn(4)), strconv.Itoa(1+l.rng.Intn(3000))
@@ -314,7 +314,7 @@ return redis.call('pexpire',KEYS[1],ARGV[1])`, "1", key, lease, token, "mode"}
 	return say("hset", key, "mode", "write")
 }
 
-// anyWord says a word of locks, or any other, as a client or as a script of a user with rules.
+// anyWord appends a lock command or any other, as a client or as a script of a user with rules.
 func (l *log) anyWord(body []byte, db int) []byte {
 	words := l.gen.next()
 	for !strings.Contains(words[0], ".") && l.rng.Intn(30) > 0 {
@@ -343,7 +343,7 @@ func (l *log) anyWord(body []byte, db int) []byte {
 	return protocol.AppendRequest(body, head, strings.ToLower(words[0]), args)
 }
 
-// waitingRequest is a request that waits for a value, pushes one, or ends a wait.
+// waitingRequest appends a request that waits for a value, pushes one, or ends a wait.
 func (l *log) waitingRequest(body []byte, db int) []byte {
 	ticket := uint64(l.rng.Intn(50))
 	key, other := pick(l.rng, []string{"list", "zset", "b"}), pick(l.rng, []string{"list", "zset", "c"})
@@ -374,7 +374,7 @@ func (l *log) waitingRequest(body []byte, db int) []byte {
 	return request(body, db, "rpush", key, "v", "w")
 }
 
-// lookAround reads something, lists of locks most of all.
+// lookAround appends a read, mostly a list of locks.
 func (l *log) lookAround(body []byte, db int, cursors []string) []byte {
 	words := []string{pick(l.rng, []string{
 		"lock.list", "lockranks", "lock.list", "lockranks", "lock.history", "lock.history", "session.list",
@@ -399,7 +399,7 @@ func (l *log) lookAround(body []byte, db int, cursors []string) []byte {
 	return request(body, db, words...)
 }
 
-// listOptions are options of a list.
+// listOptions draws options of a list.
 func (l *log) listOptions(list string, cursors []string) (words []string) {
 	option := func(chance int, name string, values ...string) {
 		if l.rng.Intn(chance) == 0 {

@@ -18,8 +18,7 @@ import (
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
-// entryOf is one entry with n batches, each a body of its own, as a proposer
-// gathers them.
+// entryOf returns one entry with n batches, each with its own body.
 func entryOf(seq *uint64, stamp int64, bodies ...[]byte) []byte {
 	w := protocol.NewEntry(nil, protocol.EntryVersion, stamp, 1_700_000_000_000, protocol.EntryLimits{})
 	for _, body := range bodies {
@@ -29,7 +28,7 @@ func entryOf(seq *uint64, stamp int64, bodies ...[]byte) []byte {
 	return w.Bytes()
 }
 
-// lastReply is a sink that wants everything and keeps the last.
+// lastReply is a sink that wants everything and keeps the last reply.
 type lastReply struct{ reply protocol.Value }
 
 func (s *lastReply) Wanted(protocol.Incarnation, uint64) bool { return true }
@@ -42,7 +41,7 @@ func (s *lastReply) Done(_ protocol.Incarnation, _ uint64, replies []protocol.Va
 
 func (s *lastReply) Events([]event.Event) {}
 
-// locked is a machine with n leases that last long.
+// locked returns a machine with n long leases.
 func locked(tb testing.TB, n int) *driver {
 	d := newDriver(tb)
 	d.fill("lock:", n, 1_000_000_000)
@@ -52,8 +51,7 @@ func locked(tb testing.TB, n int) *driver {
 const compareAndDelete = "if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('del',KEYS[1]) else " +
 	"return 0 end"
 
-// BenchmarkAcquireRelease is what the product does all day, 64 pairs an entry,
-// over a hundred thousand locks of others.
+// BenchmarkAcquireRelease is the typical load: 64 pairs per entry, beside a hundred thousand other locks.
 func BenchmarkAcquireRelease(b *testing.B) {
 	sha := scriptSHA(compareAndDelete)
 	for _, c := range []struct {
@@ -81,7 +79,7 @@ func BenchmarkAcquireRelease(b *testing.B) {
 			b.ResetTimer()
 			began := cpuNanos()
 			for i := 0; i < b.N; i += 64 {
-				// Each entry must have numbers of its own; making it costs little.
+				// Each entry must have its own numbers; making it costs little.
 				for _, bodies := range [][][]byte{acquire, release} {
 					if err := d.m.Apply(entryOf(&seq, d.nowMillis, bodies...), c.sink); err != nil {
 						b.Fatal(err)
@@ -136,7 +134,7 @@ func BenchmarkSnapshot(b *testing.B) {
 	})
 }
 
-// BenchmarkStorm is the worst entry when a million leases end in one instant.
+// BenchmarkStorm is the worst entry when a million leases expire at one instant.
 func BenchmarkStorm(b *testing.B) {
 	d := newDriver(b)
 	d.fill("lock:", 1_000_000, 1000)
@@ -151,7 +149,7 @@ func BenchmarkStorm(b *testing.B) {
 	}
 }
 
-// heap is what is reachable.
+// heap returns the reachable memory.
 func heap() uint64 {
 	var stats runtime.MemStats
 	runtime.GC()
@@ -160,8 +158,8 @@ func heap() uint64 {
 	return stats.HeapAlloc
 }
 
-// TestMemoryPerHashLock: a lock as a library with reentrant locks keeps it, a hash of one field with a
-// deadline, costs less than 300 bytes in all.
+// TestMemoryPerHashLock: a reentrant lock of a library, a hash of one field with a deadline, costs less than 300 bytes
+// in all.
 func TestMemoryPerHashLock(t *testing.T) {
 	const n = 100_000
 	before := heap()
@@ -184,8 +182,7 @@ func TestMemoryPerHashLock(t *testing.T) {
 	runtime.KeepAlive(d)
 }
 
-// TestMemoryPerLock: a held lock costs no more than 131 bytes beyond its key and
-// value. It prints what it costs.
+// TestMemoryPerLock: a held lock costs at most 131 bytes beyond its key and value.
 func TestMemoryPerLock(t *testing.T) {
 	const n = 200_000
 	before := heap()
@@ -219,14 +216,14 @@ const (
 		`else redis.call('del', KEYS[1]); redis.call('publish', KEYS[2], ARGV[1]); return 1; end; return nil;`
 )
 
-// BenchmarkCollections runs pairs of commands, 64 an entry, on keys of their own. The floor is a pair that
-// sets a string and deletes it.
+// BenchmarkCollections runs pairs of commands, 64 per entry, on distinct keys. The baseline pair sets a string and
+// deletes it.
 func BenchmarkCollections(b *testing.B) {
 	lock, unlock := scriptSHA(redissonLock), scriptSHA(redissonUnlock)
 	const token = "0b9d5e2e-8b4c-4f7b-9d6a-3f1c2a7e5d4b:42"
 	for _, c := range []struct {
 		name string
-		pair [2][]string // %: the key
+		pair [2][]string // % stands for the key
 	}{
 		{"floor", [2][]string{{"set", "%", token}, {"del", "%"}}},
 		{"push-pop", [2][]string{{"lpush", "%", token}, {"rpop", "%"}}},
@@ -273,8 +270,8 @@ func BenchmarkCollections(b *testing.B) {
 	}
 }
 
-// BenchmarkNative is [BenchmarkAcquireRelease] by native locks: pairs, and hand-offs, each a release and a request
-// that stands in line, with 64 clients.
+// BenchmarkNative is [BenchmarkAcquireRelease] with native locks: pairs, and hand-offs, which are a release and a
+// queued request, with 64 clients.
 func BenchmarkNative(b *testing.B) {
 	native := func(conn, ticket int, line string) []byte {
 		words := append([]string{"lock-command", strconv.Itoa(conn), strconv.Itoa(ticket), "2000"}, strings.Fields(line)...)
@@ -333,7 +330,7 @@ func BenchmarkNative(b *testing.B) {
 	})
 }
 
-// BenchmarkLongestSteps is what must end as a whole, at its bound: the leases of a key, LOCK.BREAK, and a session.
+// BenchmarkLongestSteps measures the largest indivisible steps: all leases of a key, LOCK.BREAK, and a session.
 func BenchmarkLongestSteps(b *testing.B) {
 	fill := func(b *testing.B, n int, words func(i int) string) *driver {
 		d := newDriver(b)

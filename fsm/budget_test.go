@@ -30,7 +30,7 @@ func (b batches) Done(_ protocol.Incarnation, seq uint64, replies []protocol.Val
 
 func (batches) Events([]event.Event) {}
 
-// together applies bodies as the batches of one entry, and returns the replies to each.
+// together applies bodies as the batches of one entry, and returns each one's replies.
 func (d *driver) together(bodies ...[]byte) (replies [][]protocol.Value) {
 	d.t.Helper()
 	w := protocol.NewEntry(nil, d.version, d.nowMillis, d.wallOffset, d.limits)
@@ -47,7 +47,7 @@ func (d *driver) together(bodies ...[]byte) (replies [][]protocol.Value) {
 	return replies
 }
 
-// pipeline is a body of requests, whose words are parted by blanks.
+// pipeline returns a body of requests, whose words are separated by blanks.
 func pipeline(lines ...string) (body []byte) {
 	for _, line := range lines {
 		words := strings.Split(line, " ")
@@ -61,12 +61,12 @@ func pipeline(lines ...string) (body []byte) {
 
 func lines(vs []protocol.Value) string { return line(protocol.Array(vs...)) }
 
-// spin is a script that takes about n steps after it has set a key, and one after it.
+// spin is a script that runs about n steps between setting a key and setting it again.
 func spin(key string, n int) string {
 	return fmt.Sprintf("eval redis.call('set','%s','1')~for~i=1,%d~do~end~return~1 0", key, n)
 }
 
-// smallBudgets are so small that tests can go over them in no time.
+// smallBudgets are small enough for tests to exceed them quickly.
 func smallBudgets() budgets {
 	return budgets{
 		batch: 20_000, entry: 100_000, reads: 50_000, serving: 1 << 24, lockChanges: 1 << 24,
@@ -74,8 +74,8 @@ func smallBudgets() budgets {
 	}
 }
 
-// Of a batch everything up to the first request that does not fit is applied, and nothing from there on. Batches that
-// keep to their own share are applied whatever the others do.
+// A batch is applied up to the first request that exceeds its budget. Batches within their own share are applied
+// whatever the others do.
 func TestBatchesShareAnEntry(t *testing.T) {
 	d := newDriver(t)
 	d.m.budgets = smallBudgets()
@@ -84,7 +84,7 @@ func TestBatchesShareAnEntry(t *testing.T) {
 	ordinary := pipeline("set lock token nx px 30000", "get lock",
 		"eval if~redis.call('get',KEYS[1])==ARGV[1]~then~return~redis.call('del',KEYS[1])~end 1 lock token", "set after 1")
 	d.m.budgets.batch *= 2
-	// compiles it
+	// The script is compiled.
 	d.apply(pipeline("eval if~redis.call('get',KEYS[1])==ARGV[1]~then~return~redis.call('del',KEYS[1])~end 1 lock token"))
 	d.m.budgets.batch /= 2
 	replies := d.together(hostile, other, ordinary)
@@ -92,13 +92,13 @@ func TestBatchesShareAnEntry(t *testing.T) {
 	require.Empty(t, replies[1], "nor for anybody else's")
 	require.Equal(t, `[OK "token" 1 OK]`, lines(replies[2]))
 	require.Equal(t, `["1" "1" nil nil nil "1"]`, line(d.do("mget", "h", "h1", "h2", "o1", "o", "after")))
-	for range 2 { // what was left comes again, and has its turn
+	for range 2 { // the rest of the batch is proposed again, and runs in turn
 		replies = d.together(pipeline(spin("h2", 4500), "set h 2"), other)
 	}
 	require.Equal(t, "[1 OK]", lines(replies[0]))
 }
 
-// The largest request is applied when it is the first to want more than its batch has.
+// The largest request is applied when it is the first to exceed its batch's share.
 func TestLargestRequestRunsAlone(t *testing.T) {
 	for _, largest := range []string{
 		spin("k", 1_000_000), "append big x", "setrange big 0 x", "copy big copy", "rename big other", "incrbyfloat n 1",
@@ -120,8 +120,8 @@ func TestLargestRequestRunsAlone(t *testing.T) {
 	}
 }
 
-// Of a transaction that does not fit nothing is kept: neither keys nor what WATCH and the cache of
-// scripts know. One that would not fit alone is refused for good.
+// A transaction that exceeds its budget leaves nothing, neither keys nor WATCH marks or cached scripts. One that can
+// never fit is refused for good.
 func TestTransactionsFitOrLeaveNothing(t *testing.T) {
 	body := func(lines ...string) []byte { return protocol.AppendTransaction(nil, 0, nil, pipeline(lines...)) }
 	queued := []string{
@@ -139,7 +139,7 @@ func TestTransactionsFitOrLeaveNothing(t *testing.T) {
 	leaves := func(why string, big ...string) {
 		replies := d.together(blocked, body(slices.Concat(queued, big)...))
 		require.Empty(t, replies[1], why)
-		// The twin sees the same entry without the requests that left nothing.
+		// The twin sees the same entry without the requests that had no effect.
 		w := protocol.NewEntry(nil, d.version, d.nowMillis, d.wallOffset, d.limits)
 		w.Add(origin, d.seq-1, d.seq-1, blocked)
 		w.Add(origin, d.seq, d.seq, nil)
@@ -165,7 +165,7 @@ func TestTransactionsFitOrLeaveNothing(t *testing.T) {
 	require.Empty(t, alone[1])
 }
 
-// A script in a transaction that runs over a budget of its own is undone alone.
+// A script in a transaction that exceeds its own budget is undone alone.
 func TestScriptInTransactionIsUndoneAlone(t *testing.T) {
 	d := newDriver(t)
 	d.do("set", "a", "0")
@@ -176,7 +176,7 @@ func TestScriptInTransactionIsUndoneAlone(t *testing.T) {
 	require.Nil(t, d.m.call.Undo)
 }
 
-// A script in a transaction may do as much as any, beside what came before it.
+// A script in a transaction has a full budget, whatever ran before it.
 func TestScriptInTransactionHasItsBudget(t *testing.T) {
 	d := newDriver(t)
 	d.limits = protocol.EntryLimits{}
@@ -188,7 +188,7 @@ func TestScriptInTransactionHasItsBudget(t *testing.T) {
 	require.Equal(t, "[1 1]", line(reply))
 }
 
-// What reads find to do in an entry is counted apart: whether a write is applied does not depend on it.
+// The work of reads in an entry is counted separately: whether a write is applied does not depend on it.
 func TestReadsInAnEntry(t *testing.T) {
 	d := newDriver(t)
 	d.fill("k", 1000, 1<<40)
@@ -203,7 +203,7 @@ func TestReadsInAnEntry(t *testing.T) {
 	require.Equal(t, []protocol.Value{protocol.ErrNoRoom.Value(), protocol.OK}, replies[1])
 }
 
-// A script pays for what it does itself, whatever came before it in the batch.
+// A script is charged only for its own work, whatever ran before it in the batch.
 func TestScriptsDoNotPayForOthers(t *testing.T) {
 	d := newDriver(t)
 	d.do("set", "big", strings.Repeat("x", 8<<20))
@@ -214,14 +214,15 @@ func TestScriptsDoNotPayForOthers(t *testing.T) {
 	require.Equal(t, "OK", d.apply(body)[40].Str)
 }
 
-// Beside the log a batch is read as far as one short read goes, and then by long reads, each of at least a request.
+// Outside of the log a batch is read by one short read, and then by long reads, each of at least one request.
 func TestReadsTakeTurns(t *testing.T) {
 	d := newDriver(t)
 	d.fill("k", 1000, 1<<40)
 	d.m.budgets = smallBudgets()
 	for _, c := range []struct {
 		lines []string
-		// replies are how many requests each call answers: the first is a short read, the others are long ones.
+		// replies are the numbers of requests that each call answers; the first call is a short read, the others are
+		// long ones.
 		replies []int
 	}{
 		{[]string{"get k1", "get k2"}, []int{2}},
@@ -243,7 +244,7 @@ func TestReadsTakeTurns(t *testing.T) {
 	}
 }
 
-// Who leaves many queues pays for each, before leaving the first.
+// Leaving many queues is charged for each, before the first is left.
 func TestLeavingIsCharged(t *testing.T) {
 	keys := make([]string, 50)
 	for i := range keys {
@@ -267,16 +268,15 @@ func TestLeavingIsCharged(t *testing.T) {
 	require.Zero(t, d.m.st.Locks.Stats().Waiters+d.m.st.Waits.Len())
 }
 
-// TestNeeds runs testdata/needs.txt: how much room for work an entry needs, so that a request runs behind a write and a
-// read. All nodes of a cluster have to agree. A request that does not fit leaves the state as it was, and has no
-// events. Below a request stand three numbers: its need, its need where no lock may end or be granted at the cost of
-// the entry, and what the request alone is charged for.
+// TestNeeds runs testdata/needs.txt: the work that an entry must have left so that a request runs after a write and a
+// read. All nodes must agree on it. A request that does not fit changes nothing and has no events. Below a request are
+// its need, its need if no lock may end or be granted at the entry's cost, and the cost of the request alone.
 //
 //	do LINE           a request that runs before; # in it is each number from 0 to 99
-//	advance 5         time passes, and what is due is done
-//	jump 5            time passes, and nothing is done
-//	LINE              a request whose need is to be found
-//	as RULES LINE     the same by a user with these ACL rules, which commas separate
+//	advance 5         time passes, and due events run
+//	jump 5            time passes, and no event runs
+//	LINE              the request to measure
+//	as RULES LINE     the same by a user with these ACL rules, separated by commas
 //	exec LINE         the same in a transaction that watches nine keys
 //	stale LINE        the same if a watched key has changed
 func TestNeeds(t *testing.T) { protocoltest.Transcripts(t, "testdata/needs.txt", playNeeds) }
@@ -310,8 +310,8 @@ func playNeeds(t *testing.T, script []byte) []byte {
 	})
 }
 
-// needs are the least budgets of an entry in which a request runs: as ever, and where no lock may end or be granted.
-// charged is what an entry with the request alone is charged for.
+// needs returns the smallest budget of an entry in which a request runs, and the smallest if no lock may end or be
+// granted. charged is the cost of an entry with the request alone.
 func (d *driver) needs(text string) (need, without int, charged int64) {
 	before := dump(d.t, d.m)
 	twin := *d
@@ -365,7 +365,7 @@ func (d *driver) needs(text string) (need, without int, charged int64) {
 	return need, least(0), charged
 }
 
-// heavyLog is a log with requests that go over small budgets.
+// heavyLog generates requests that exceed small budgets.
 type heavyLog struct{ *log }
 
 func newHeavyLog(seed int64) heavyLog {
@@ -396,7 +396,7 @@ func (l heavyLog) body() (body []byte) {
 	return body
 }
 
-// script writes, and runs for a while.
+// script returns a script that writes, and then runs for a while.
 func (l heavyLog) script(key string) []byte {
 	name, does := "eval", pick(l.rng, []string{
 		"redis.call('set',KEYS[1],i)", "redis.call('append',KEYS[1],'xxxxxxxxxx')",
@@ -409,14 +409,14 @@ func (l heavyLog) script(key string) []byte {
 	return request(nil, l.rng.Intn(2), name, source, "1", key)
 }
 
-// noBudgets let everything run.
+// noBudgets are unlimited.
 var noBudgets = budgets{
 	entry: boundless, reads: boundless, serving: boundless, lockChanges: boundless, waiting: maxWaitingBytes,
 	transaction: boundless,
 }
 
-// TestTwinsOverBudget is TestTwins with batches and transactions that go over their budgets. The third machine is the
-// model of what budgets mean: it has none, and is given those requests alone that the first has answered.
+// TestTwinsOverBudget is TestTwins with batches and transactions that exceed their budgets. The third machine is the
+// model: it has no budgets, and gets only the requests that the first machine has applied.
 func TestTwinsOverBudget(t *testing.T) {
 	cut, refused, noRoom := 0, 0, 0
 	for seed := range int64(15) {
@@ -439,7 +439,7 @@ func TestTwinsOverBudget(t *testing.T) {
 			for batch, replies := range got {
 				for j, reply := range replies {
 					switch text := line(reply); {
-					case strings.Contains(text, protocol.ErrNoRoom.Error()): // also of a read in a transaction
+					case strings.Contains(text, protocol.ErrNoRoom.Error()): // also for a read in a transaction
 						noRoom++
 					case reply.Str == errOverTransaction.Str:
 						refused++
@@ -473,7 +473,7 @@ func (answers) Events([]event.Event) {}
 
 var nothing = []string{"ping"}
 
-// of is the entry with those requests alone that were answered with what they did; and how many others there were.
+// of returns the entry reduced to requests that were applied, and the number of others.
 func (a answers) of(t *testing.T, data []byte) (entry []byte, cut int) {
 	e, err := protocol.DecodeEntry(string(data))
 	require.NoError(t, err)
@@ -508,7 +508,7 @@ func (a answers) of(t *testing.T, data []byte) (entry []byte, cut int) {
 	return w.Bytes(), cut
 }
 
-// restoredSometimes is m, or what a restart makes of it.
+// restoredSometimes returns m, or a machine restored from its snapshot.
 func restoredSometimes(t *testing.T, m *machine, rng *rand.Rand) *machine {
 	if rng.Intn(10) == 0 {
 		return restored(t, m)
@@ -516,7 +516,7 @@ func restoredSometimes(t *testing.T, m *machine, rng *rand.Rand) *machine {
 	return m
 }
 
-// Nothing that a request may be is free.
+// No request is free.
 func TestPrices(t *testing.T) {
 	p := newBudget(1000)
 	p.open(100)
@@ -536,7 +536,7 @@ func TestPrices(t *testing.T) {
 	require.Equal(t, int64(requestWork+2*wordWork+9), price(&r, 9))
 }
 
-// DIGEST of a long value is work, in scripts too.
+// DIGEST of a long value is charged as work, also in scripts.
 func TestDigestIsWork(t *testing.T) {
 	d := newDriver(t)
 	d.do("set", "big", strings.Repeat("x", 4<<20))
@@ -546,7 +546,7 @@ func TestDigestIsWork(t *testing.T) {
 			"redis.call('delex','big','IFDEQ','0123456789abcdef') end"))
 }
 
-// A value has a limit however it comes to be.
+// A value is limited however it grows.
 func TestAppendHasALimit(t *testing.T) {
 	d := newDriver(t)
 	d.do("set", "k", strings.Repeat("x", command.MaxValueBytes-1))
@@ -555,8 +555,8 @@ func TestAppendHasALimit(t *testing.T) {
 	require.Equal(t, fmt.Sprint(command.MaxValueBytes), line(d.do("strlen", "k")))
 }
 
-// A database without keys is not replaced: a script cannot fill its journal with them. Nor is what stays of
-// keys that have ended a difference between nodes.
+// Flushing an empty database does not replace it, so a script cannot fill its journal that way. Ended keys that remain
+// make no difference between nodes.
 func TestFlushOfNothingKeepsNothing(t *testing.T) {
 	d := newDriver(t)
 	before := d.m.st.Databases
@@ -595,7 +595,7 @@ func TestFlushOfNothingKeepsNothing(t *testing.T) {
 	}
 }
 
-// What EXEC compares is work.
+// EXEC's comparisons are charged.
 func TestWatchedKeysAreWork(t *testing.T) {
 	d := newDriver(t)
 	d.m.budgets = smallBudgets()
@@ -608,7 +608,7 @@ func TestWatchedKeysAreWork(t *testing.T) {
 	require.Equal(t, "[[1]]", lines(d.apply(body)))
 }
 
-// Each key that a request writes or deletes is work, in requests that write at all.
+// Each key that a request writes or deletes is charged, in requests that write.
 func TestWrittenKeysAreWork(t *testing.T) {
 	for _, name := range []string{"del", "unlink", "mset", "msetnx", "msetex"} {
 		d := newDriver(t)
@@ -632,7 +632,7 @@ func TestWrittenKeysAreWork(t *testing.T) {
 		d.eval("local t={} for i=1,4000 do t[i]='k'..i end for i=1,200 do redis.call('del',unpack(t)) end"))
 }
 
-// TestSetrangeHasALimit: the longest value there may be, and no longer one.
+// TestSetrangeHasALimit: the longest possible value is accepted, a longer one is not.
 func TestSetrangeHasALimit(t *testing.T) {
 	d := newDriver(t)
 	require.Equal(t, command.ErrTooLong, d.do("setrange", "k", strconv.Itoa(command.MaxValueBytes), "x"))

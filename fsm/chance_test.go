@@ -11,8 +11,8 @@ import (
 
 const tokenScript = "return tostring(math.random(1, 1000000000))"
 
-// TestTokensDiffer: no two scripts draw the same token, in one batch, in a transaction, in
-// one entry, or after a restart of the node or of the leader, though nothing is written between.
+// TestTokensDiffer: no two scripts draw the same token, in one batch, in a transaction, in one entry, or after a
+// restart of a node or leader, even without writes in between.
 func TestTokensDiffer(t *testing.T) {
 	d := newDriver(t)
 	seen := map[string]string{}
@@ -60,7 +60,7 @@ func TestTokensDiffer(t *testing.T) {
 	require.Len(t, seen, 4*2*16+18)
 }
 
-// TestTokensAgree: nodes draw alike, also one where nobody waits and which so skips what only reads.
+// TestTokensAgree: all nodes draw alike, also one that skips reads because it has no client for the replies.
 func TestTokensAgree(t *testing.T) {
 	loud, quiet := newMachine(), newMachine()
 	var body []byte
@@ -75,7 +75,7 @@ func TestTokensAgree(t *testing.T) {
 	require.Equal(t, loud.Hash(), quiet.Hash())
 }
 
-// TestRandomSeed: a script that sets a seed gets the numbers that Redis gives it.
+// TestRandomSeed: a script that sets a seed gets Redis's numbers.
 func TestRandomSeed(t *testing.T) {
 	d := newDriver(t)
 	const source = "math.randomseed(3) return tostring(math.random(1, 1000000000))"

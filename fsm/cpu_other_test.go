@@ -2,5 +2,5 @@
 
 package fsm
 
-// cpuNanos is not known here.
+// cpuNanos is unknown on this platform.
 func cpuNanos() int64 { return 0 }

@@ -4,7 +4,7 @@ package fsm
 
 import "syscall"
 
-// cpuNanos is the CPU time that the process has used, in nanoseconds.
+// cpuNanos returns the CPU time of the process in nanoseconds.
 func cpuNanos() int64 {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {

@@ -20,8 +20,8 @@ import (
 	"github.com/holdfast/holdfast/protocol/invariant"
 )
 
-// TestDamagedSnapshots changes streams in each byte, with a checksum that fits: what is read all the same contradicts
-// itself in nothing, and is written as the same bytes again.
+// TestDamagedSnapshots changes each byte of streams, with a valid checksum. An accepted stream must be consistent, and
+// be written as the same bytes again.
 func TestDamagedSnapshots(t *testing.T) {
 	accepted := 0
 	for name, good := range smallSnapshots(t) {
@@ -46,7 +46,7 @@ func TestDamagedSnapshots(t *testing.T) {
 	require.Greater(t, accepted, 500)
 }
 
-// TestLyingNumbers: the largest number in place of any is refused at once, or read as it is.
+// TestLyingNumbers: the largest number in the place of any other is refused at once, or read unchanged.
 func TestLyingNumbers(t *testing.T) {
 	for name, good := range smallSnapshots(t) {
 		for i := len(snapshotMagic) + 2; i < len(good)-sha256.Size; i++ {
@@ -58,7 +58,7 @@ func TestLyingNumbers(t *testing.T) {
 	}
 }
 
-// instead are bytes that may stand in place of one: other numbers, and none.
+// instead returns bytes to replace a byte: other numbers, and none.
 func instead(b byte) (others [][]byte) {
 	others = [][]byte{{}}
 	for _, n := range []uint64{0, 1, 2, uint64(b) - 1, uint64(b) + 1, 1 << 32, 1<<63 - 1, 1 << 63, ^uint64(0)} {
@@ -69,7 +69,7 @@ func instead(b byte) (others [][]byte) {
 	return others
 }
 
-// smallSnapshots are streams of small states, with a little of everything between them.
+// smallSnapshots are streams of small states, which together contain everything.
 func smallSnapshots(t *testing.T) map[string][]byte {
 	all := map[string][]byte{}
 	locks := newDriver(t)
@@ -121,7 +121,7 @@ func smallSnapshots(t *testing.T) map[string][]byte {
 	return all
 }
 
-// TestVerify: the check finds what contradicts something else, or is beyond a bound.
+// TestVerify: Verify detects contradictions and exceeded limits.
 func TestVerify(t *testing.T) {
 	someScript := func(st *state) (some *script) {
 		st.scripts.bySHA.Scan(func(_ string, s *script) bool { some = s; return false })
@@ -226,7 +226,7 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// TestVerifyInTurn: the whole state is looked at when entries have paid for what it holds.
+// TestVerifyInTurn: the whole state is verified once entries have paid for its size.
 func TestVerifyInTurn(t *testing.T) {
 	d := newDriver(t)
 	d.fill("k", 3*paidByEntry, 1<<40)
@@ -254,7 +254,7 @@ func TestVerifyInTurn(t *testing.T) {
 	}
 }
 
-// TestRisingNumbers: what never falls is compared with the entry before, and begins anew with another state.
+// TestRisingNumbers: counters that never fall are compared with the previous entry, until the state is replaced.
 func TestRisingNumbers(t *testing.T) {
 	for name, fall := range map[string]func(st *state){
 		"version":        func(st *state) { st.version-- },
@@ -295,7 +295,7 @@ func TestVerifyLockEvents(t *testing.T) {
 	d.m.call.changeLocks(0)
 }
 
-// TestVerifyPolls: the check of those who poll finds what contradicts itself.
+// TestVerifyPolls: the check of polling clients detects contradictions.
 func TestVerifyPolls(t *testing.T) {
 	at := lockKey{0, "k"}
 	long := strings.Repeat("x", maxPolledKey+1)

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// collectionGroups are the groups of the commands on collections, and with them commands on any key.
+// collectionGroups are the groups of commands on collections, and of commands on any key.
 var collectionGroups = []protocol.Group{
 	protocol.GroupHash, protocol.GroupSet, protocol.GroupList, protocol.GroupSortedSet, protocol.GroupBitmap,
 }
@@ -20,8 +20,7 @@ var anyKind = []string{
 	"flushdb",
 }
 
-// TestDifferentialFamilies sends command lines of a family alone, and twice as many: in RESP2, in RESP3,
-// and some of them from scripts.
+// TestDifferentialFamilies sends command lines of one family: in RESP2, in RESP3, and some from scripts.
 func TestDifferentialFamilies(t *testing.T) {
 	r := startRedis(t)
 	for _, family := range collectionGroups {
@@ -39,7 +38,7 @@ func TestDifferentialFamilies(t *testing.T) {
 	}
 }
 
-// TestDifferentialSort sorts what a few commands make.
+// TestDifferentialSort compares SORT on generated values.
 func TestDifferentialSort(t *testing.T) {
 	r := startRedis(t)
 	makes := []string{"sadd", "rpush", "zadd", "set", "mset", "hset", "del", "flushdb", "lrange"}
@@ -56,22 +55,21 @@ func TestDifferentialSort(t *testing.T) {
 	}
 }
 
-// unordered are commands whose replies have the elements in an order that Redis does not promise.
+// unordered are commands whose replies have no order that Redis promises.
 var unordered = []string{
 	"keys", "scan", "hscan", "sscan", "zscan", "hgetall", "hkeys", "hvals", "smembers", "sinter", "sunion", "sdiff",
 }
 
-// drawing are commands that draw at random.
+// drawing are commands with random replies.
 var drawing = []string{"hrandfield", "srandmember", "zrandmember", "spop"}
 
-// timely are commands whose replies depend on the moment.
+// timely are commands whose replies depend on the time.
 var timely = []string{"ttl", "pttl", "expiretime", "pexpiretime"}
 
 // newer are commands that have changed since Redis 7.0: see excused.
 var newer = []string{"bitcount", "bitpos", "sort", "sort_ro"}
 
-// tame lets a scan begin at the only cursor that both servers know, and return everything: the last COUNT
-// counts.
+// tame changes a scan to begin at 0, the only cursor common to both servers, and to return everything, by a last COUNT.
 func tame(words []string) []string {
 	at := 2
 	switch words[0] {
@@ -84,13 +82,13 @@ func tame(words []string) []string {
 	if len(words) <= at {
 		return words
 	}
-	if _, ok := protocol.ParseInt(words[at]); ok || words[at] == "" { // which 7.0 takes for a cursor
+	if _, ok := protocol.ParseInt(words[at]); ok || words[at] == "" { // 7.0 parses it as a cursor
 		words[at] = "0"
 	}
 	return append(words, "count", "1000")
 }
 
-// scripted is a command line as a client or a script sends it.
+// scripted returns a command line, sometimes wrapped in a script.
 func (g *generator) scripted(words []string) []string {
 	row, _ := protocol.Find(words)
 	if row == nil || !slices.Contains(collectionGroups, row.Group) || g.rng.Intn(4) > 0 {
@@ -100,7 +98,7 @@ func (g *generator) scripted(words []string) []string {
 	return append([]string{"eval", script, "0"}, words...)
 }
 
-// shape is what a reply has that does not depend on the draw.
+// shape returns the part of a reply that is not random.
 func shape(reply string) string {
 	head, _, _ := strings.Cut(reply, "\r\n")
 	if reply[0] == '$' && head != "$-1" {
@@ -109,8 +107,8 @@ func shape(reply string) string {
 	return head
 }
 
-// smallSet reports whether the replies are the encoding of a small set: a hashtable until Redis 7.2, and a
-// listpack since.
+// smallSet reports whether both replies are encodings of a small set: a hashtable before Redis 7.2, and then a
+// listpack.
 func smallSet(want, got string) bool {
 	return want == "$9\r\nhashtable\r\n" && got == "$8\r\nlistpack\r\n"
 }
@@ -121,14 +119,14 @@ func shortString(want, got string) bool {
 	return slices.Contains(encodings, want) && slices.Contains(encodings, got)
 }
 
-// excused reports whether replies may differ because the release is older than what Holdfast follows.
+// excused reports whether replies may differ because the release is older than the one that Holdfast follows.
 func excused(release string, words []string, want, got string) bool {
 	const noScore = "-ERR One or more scores can't be converted into double"
 	if words[0] == "sort" || words[0] == "sort_ro" {
 		at := func(option string) int {
 			return slices.IndexFunc(words, func(w string) bool { return strings.EqualFold(w, option) })
 		}
-		// Nothing is sorted, or weights are equal, and a set has an order of its own.
+		// Without sorting, or with equal weights, a set has its own order.
 		by := at("by")
 		if by > 0 && by+1 < len(words) && (!strings.Contains(words[by+1], "*") || at("alpha") > 0) &&
 			shape(want) == shape(got) {
@@ -140,18 +138,18 @@ func excused(release string, words []string, want, got string) bool {
 	}
 	switch words[0] {
 	case "bitcount", "bitpos":
-		// 7.0 looks for the key first.
+		// 7.0 first looks up the key.
 		return strings.HasPrefix(got, "-ERR") && (strings.HasPrefix(want, "-WRONGTYPE") || want == ":0\r\n" ||
 			want == ":-1\r\n")
 	case "sort", "sort_ro":
-		// 7.0 reads blanks and hexadecimal digits, and no number that is too large.
+		// 7.0 accepts blanks and hexadecimal digits, and refuses numbers that are too large.
 		return strings.HasPrefix(want, noScore) != strings.HasPrefix(got, noScore)
 	}
 	return false
 }
 
-// otherNumbers reports whether a release of Redis reads scores among words in another way: from 8.0 on a score has no
-// blank before it, and no hexadecimal digits.
+// otherNumbers reports whether a release of Redis parses scores differently: since 8.0 a score has no leading blank and
+// no hexadecimal digits.
 func otherNumbers(release string, words []string) bool {
 	if compareReleases(release, "8.0") < 0 || !strings.HasPrefix(strings.ToLower(words[0]), "z") {
 		return false
@@ -162,7 +160,7 @@ func otherNumbers(release string, words []string) bool {
 	})
 }
 
-// numbered makes words of a row that counts the keys.
+// numbered returns words for a command with a count of keys.
 func (g *generator) numbered(row *protocol.Command) []string {
 	var words []string
 	n := 1 + g.rng.Intn(3)

@@ -15,14 +15,14 @@ import (
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
-// scoredGenerator makes command lines for lists and sorted sets that mostly are right: the generator of
-// generate_test.go rarely makes a range or a count that is.
+// scoredGenerator generates mostly valid command lines for lists and sorted sets: the generator of generate_test.go
+// rarely makes a valid range or count.
 type scoredGenerator struct {
 	*protocoltest.Generator
 	floats *generator
 	rows   []*protocol.Command
-	row    *protocol.Command // of the line in the making
-	sortBy string            // what its range is of
+	row    *protocol.Command // of the present line
+	sortBy string            // the kind of its range
 }
 
 func newScoredGenerator(seed int64) *scoredGenerator {
@@ -49,7 +49,7 @@ func newScoredGenerator(seed int64) *scoredGenerator {
 	return g
 }
 
-// key is mostly one of the command's kind.
+// key returns mostly a key of the command's kind.
 func (g *scoredGenerator) key(r *randv2.Rand) string {
 	keys := []string{"z", "z2", "z3", "big", "l", "l3", "set", "string", "none"}
 	switch lexical := strings.HasSuffix(g.row.Name, "lex") || g.sortBy == "lex"; {
@@ -64,7 +64,7 @@ func (g *scoredGenerator) key(r *randv2.Rand) string {
 	return keys[r.IntN(len(keys))]
 }
 
-// value is one that means something to the command, or that comes near to it.
+// value returns a valid value for the command, or nearly one.
 func (g *scoredGenerator) value(r *randv2.Rand, arg *protocol.Arg) (value string, ok bool) {
 	of := func(words ...string) string { return words[r.IntN(len(words))] }
 	score := func() string {
@@ -100,7 +100,7 @@ func (g *scoredGenerator) value(r *randv2.Rand, arg *protocol.Arg) (value string
 		return of("0", "1", "2", "-1", "-2", "5", "100", "-100", "9223372036854775807", "-9223372036854775808", "x"), true
 	case "count", "len", "limit":
 		if g.row.Name == "zrandmember" {
-			return "100000", true // all of them
+			return "100000", true // all elements
 		}
 		return of("0", "1", "2", "3", "100", "-1", "x"), true
 	case "seconds":
@@ -124,7 +124,7 @@ func (g *scoredGenerator) next() []string {
 	}
 	words[0] = strings.ToLower(words[0])
 	if words[0] == "expire" {
-		words = words[:3] // a condition asks for the moment
+		words = words[:3] // the condition depends on the time
 	}
 	switch g.Rand.IntN(40) {
 	case 0:
@@ -135,7 +135,7 @@ func (g *scoredGenerator) next() []string {
 	return tame(words)
 }
 
-// fillScored gives both servers a sorted set that is a skiplist, and a long list.
+// fillScored creates a sorted set that is a skiplist, and a long list, on both servers.
 func fillScored(r *protocoltest.Redis, d *driver) {
 	words, names, list := []string{"zadd", "big"}, []string{"zadd", "lex"}, []string{"rpush", "l2"}
 	for i := range 150 {
@@ -149,8 +149,8 @@ func fillScored(r *protocoltest.Redis, d *driver) {
 	}
 }
 
-// unclear are command lines that Redis has no clear answer to, or another one since 7.2: by name among
-// members of different scores, a large sorted set gives what the search happens to meet.
+// unclear reports whether Redis has no well-defined reply to a command line, or another one since 7.2: BYLEX among
+// members of different scores in a large sorted set returns what the search happens to visit.
 func unclear(d *driver, words []string) bool {
 	switch words[0] {
 	case "zrandmember":
@@ -171,7 +171,7 @@ func unclear(d *driver, words []string) bool {
 	return false
 }
 
-// inScript wraps a command line into a script, which sees the replies of a version of RESP.
+// inScript wraps a command line in a script that uses a version of RESP.
 func inScript(words []string, resp int) []string {
 	script := fmt.Sprintf("redis.setresp(%d) return redis.pcall(unpack(ARGV))", resp)
 	return append([]string{"eval", script, "0"}, words...)

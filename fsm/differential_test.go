@@ -17,22 +17,20 @@ import (
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
-// startRedis starts the server that HOLDFAST_REDIS_SERVER names, and connects to it.
+// startRedis starts the server of HOLDFAST_REDIS_SERVER, and connects to it.
 func startRedis(t testing.TB) *protocoltest.Redis {
 	t.Helper()
 	return protocoltest.DialRedis(t, protocoltest.StartRedis(t))
 }
 
-// What cannot be the same: the order of keys, time itself, a few replies that
-// name an order, how many of Redis's structures share a value, and what a server that is no node of a
-// cluster refuses.
+// unlikeRedis are commands that cannot be compared: the order of keys, the time, replies with an order, reference
+// counts, and commands that a server without cluster mode refuses.
 var unlikeRedis = []string{
 	"randomkey", "time", "watch", "object|idletime", "object|refcount",
 	"cluster|countkeysinslot", "cluster|getkeysinslot", "memory|usage",
 }
 
-// TestDifferential sends the same random command lines to a real Redis: of what its
-// release has.
+// TestDifferential compares with a real Redis on random command lines, restricted to its release.
 func TestDifferential(t *testing.T) {
 	r := startRedis(t)
 	for _, resp := range []int{protocol.RESP2, protocol.RESP3} {
@@ -46,7 +44,7 @@ func TestDifferential(t *testing.T) {
 	}
 }
 
-// seeds is how many sequences of commands are tried.
+// seeds is the number of command sequences.
 const seeds = 30
 
 func differential(t *testing.T, r *protocoltest.Redis, seed int64, resp int, takes func(row *protocol.Command) bool) {
@@ -77,7 +75,7 @@ func differential(t *testing.T, r *protocoltest.Redis, seed int64, resp int, tak
 		words[0] = strings.ToLower(words[0])
 		words = tame(words)
 		if strings.EqualFold(words[0], "eval_ro") && len(words) > 1 {
-			// Here, and not in Redis, it leaves nothing in the script cache.
+			// In Redis, unlike here, EVAL adds the script to the cache.
 			r.Do("script", "load", words[1])
 			d.do("script", "load", words[1])
 		}
@@ -86,14 +84,14 @@ func differential(t *testing.T, r *protocoltest.Redis, seed int64, resp int, tak
 		history = append(history, fmt.Sprintf("%d %s", d.db, quote(words)))
 		want := r.Do(words...)
 		if words[0] == "dbsize" && len(words) == 1 {
-			// Redis counts keys that have ended and that nobody has met since.
+			// Redis counts ended keys that no command has met since.
 			head, _, _ := strings.Cut(r.Do("keys", "*"), "\r\n")
 			want = ":" + head[1:] + "\r\n"
 		}
 		d.nowMillis = max(d.nowMillis, time.Now().UnixMilli())
 		d.wallOffset = 0
 		if row, _ := protocol.Find(words); row == nil || !row.CheckArity(len(words)) {
-			continue // package server answers these
+			continue // package server implements these
 		}
 		got := string(d.do(words...).AppendTo(nil, resp))
 		same := alike(plain, want, got)
@@ -103,25 +101,25 @@ func differential(t *testing.T, r *protocoltest.Redis, seed int64, resp int, tak
 				strings.Join(history[from:], "\n"))
 		}
 		if plain[0] == "spop" && len(plain) > 1 {
-			// The two have different members now.
+			// The two sets have different members now.
 			r.Do("del", plain[1])
 			d.do("del", plain[1])
 		}
 		if !same && plain[0] == "sort" {
-			// One of the two may have stored the elements.
+			// Only one of the two may have stored the elements.
 			forget(r, d, plain)
 		}
 	}
 }
 
-// forget removes what the words of SORT name, the place of STORE among them.
+// forget deletes the keys in SORT's words, including STORE's.
 func forget(r *protocoltest.Redis, d *driver, words []string) {
 	line := append([]string{"del"}, words[1:]...)
 	r.Do(line...)
 	d.do(line...)
 }
 
-// releaseOf is the server's own.
+// releaseOf returns the server's release.
 func releaseOf(r *protocoltest.Redis) string {
 	_, rest, _ := strings.Cut(r.Do("INFO", "server"), "redis_version:")
 	release, _, ok := strings.Cut(rest, "\r\n")
@@ -129,16 +127,16 @@ func releaseOf(r *protocoltest.Redis) string {
 	return release
 }
 
-// misread reports whether Redis (8.6.3, tried) takes words for something else than its documentation
-// says: a SET with a condition on the value and NX or XX behind that, which it takes for two
-// conditions, and one with GET and a digest that is none, which it gives two replies to.
+// misread reports whether Redis (8.6.3, tried) deviates from its documentation: a SET with a condition on the value
+// followed by NX or XX, which it takes for two conditions, and one with GET and an invalid digest, which it replies to
+// twice.
 func misread(words []string) bool {
 	if strings.EqualFold(words[0], "zrank") || strings.EqualFold(words[0], "zrevrank") {
 		return len(words) > 3 // since 7.2 there is WITHSCORE
 	}
 	switch strings.ToLower(words[0]) {
 	case "lpos", "lrem":
-		return slices.Contains(words, "-9223372036854775808") // which 7.0 or 8 takes
+		return slices.Contains(words, "-9223372036854775808") // 7.0 or 8 accepts it
 	case "lset":
 		return len(words) > 2 && cutShort(words[2])
 	}
@@ -159,15 +157,13 @@ func misread(words []string) bool {
 	return behind || condition && get
 }
 
-// cutShort reports whether an index has more than 32 bits, of which Redis from 7.2 on takes the last 32 where the list
-// is short.
+// cutShort reports whether an index has more than 32 bits, of which Redis since 7.2 uses the low 32 for short lists.
 func cutShort(index string) bool {
 	n, ok := protocol.ParseInt(index)
 	return ok && n != int64(int32(n))
 }
 
-// differentialExec compares a transaction: some keys watched, perhaps commands
-// between, some commands queued.
+// differentialExec compares a transaction with some watched keys, sometimes commands in between, and queued commands.
 func differentialExec(t *testing.T, r *protocoltest.Redis, g *generator, d *driver, resp int) {
 	d.nowMillis, d.wallOffset = max(d.nowMillis, time.Now().UnixMilli()), 0
 	var history []string
@@ -193,7 +189,7 @@ func differentialExec(t *testing.T, r *protocoltest.Redis, g *generator, d *driv
 	require.Equal(t, modern(want), modern(got), "watched %q\n%s", keys, strings.Join(history, "\n"))
 }
 
-// queueable is a command whose reply depends neither on the time nor on the order of keys.
+// queueable returns a command whose reply depends neither on the time nor on the order of keys.
 func (g *generator) queueable() []string {
 	for {
 		words := g.next()
@@ -212,7 +208,7 @@ func (g *generator) queueable() []string {
 	}
 }
 
-// alike compares replies: those about time may differ by a little, lists of keys in their order.
+// alike compares replies: those about time may differ slightly, and lists of keys in their order.
 func alike(words []string, want, got string) bool {
 	if want == got || modern(want) == modern(got) {
 		return true
@@ -225,8 +221,7 @@ func alike(words []string, want, got string) bool {
 	}
 	switch words[0] {
 	case "object":
-		// Redis from 8.2 on keeps a key and its value together, and so has other encodings for strings, by
-		// the lengths of both.
+		// Redis since 8.2 stores a key together with its value, so encodings of strings depend on the lengths of both.
 		return smallSet(want, got) || shortString(want, got)
 	case "pttl", "pexpiretime":
 		return integersWithin(want, got, 500)
@@ -236,8 +231,8 @@ func alike(words []string, want, got string) bool {
 	return false
 }
 
-// modern is a reply of Redis 7.0 as 7.2 would give it. Since then a short list is a listpack, and a
-// number has no more digits than tell it from all others.
+// modern converts a reply of Redis 7.0 to that of 7.2, in which a short list is a listpack, and a number has no more
+// digits than distinguish it from all others.
 func modern(reply string) string {
 	reply = strings.ReplaceAll(reply, "$9\r\nquicklist\r\n", "$8\r\nlistpack\r\n")
 	return numbers.ReplaceAllStringFunc(reply, func(number string) string {
@@ -266,7 +261,7 @@ func integersWithin(a, b string, distance float64) bool {
 		math.Abs(float64(x-y)) <= distance
 }
 
-// TestDifferentialFloats adds numbers of all notations and sizes.
+// TestDifferentialFloats adds numbers of all notations and magnitudes.
 func TestDifferentialFloats(t *testing.T) {
 	r := startRedis(t)
 	d := newDriver(t)
@@ -280,7 +275,7 @@ func TestDifferentialFloats(t *testing.T) {
 	}
 }
 
-// float is a number in one of strtold's notations, or nearly one.
+// float returns a number in one of strtold's notations, or nearly one.
 func (g *generator) float() string {
 	digits := func(n int, alphabet string) string {
 		b := make([]byte, g.rng.Intn(n))
@@ -342,8 +337,7 @@ func TestDifferentialEvents(t *testing.T) {
 	require.Len(t, seen, 27)
 }
 
-// theirEvents are the events that Redis has told since the last call, as told shows them. Redis also
-// tells of keys that are looked for in vain, and of new keys.
+// theirEvents returns Redis's events since the last call, in the form of told. Redis also reports misses and new keys.
 func theirEvents(r, subscriber *protocoltest.Redis) string {
 	r.Do("publish", "end", "")
 	var b strings.Builder

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
-// recorder is a sink that wants everything and keeps it.
+// recorder is a sink that wants and keeps everything.
 type recorder struct {
 	replies []protocol.Value
 	skipped int
@@ -34,7 +34,7 @@ func (r *recorder) Events(events []event.Event) {
 	r.events = append(r.events, events...)
 }
 
-// clientless is the sink of a node without clients: it wants nothing.
+// clientless is the sink of a node without clients, which wants nothing.
 type clientless struct{}
 
 func (clientless) Wanted(protocol.Incarnation, uint64) bool { return false }
@@ -49,7 +49,7 @@ func (clientless) Events(events []event.Event) {
 	}
 }
 
-// listener is a sink that hears events alone.
+// listener is a sink of events only.
 type listener struct {
 	clientless
 	events []event.Event
@@ -57,7 +57,7 @@ type listener struct {
 
 func (l *listener) Events(events []event.Event) { l.events = append(l.events, events...) }
 
-// driver is one client of a machine, and its only proposer.
+// driver is the only client and proposer of a machine.
 type driver struct {
 	t          testing.TB
 	m          *machine
@@ -66,11 +66,11 @@ type driver struct {
 	nowMillis  int64
 	wallOffset int64
 	version    byte // of the entries
-	// limits are what its entries say.
+	// limits are the limits in its entries.
 	limits protocol.EntryLimits
 }
 
-// testSteps is how long a script of a driver may run: less than by default, so that tests are quick.
+// testSteps limits a driver's scripts, to less than the default, so that tests are quick.
 const testSteps = 5_000_000
 
 func newDriver(t testing.TB) *driver {
@@ -90,13 +90,13 @@ func request(body []byte, db int, words ...string) []byte {
 	return protocoltest.AppendRequest(body, db, words...)
 }
 
-// apply runs a body as one batch of one entry.
+// apply applies a body as the only batch of an entry.
 func (d *driver) apply(body []byte) []protocol.Value {
 	d.t.Helper()
 	return d.record(body).replies
 }
 
-// record applies a body as one batch of an entry.
+// record applies a body as the only batch of an entry, and returns replies and events.
 func (d *driver) record(body []byte) *recorder {
 	d.t.Helper()
 	d.seq++
@@ -115,7 +115,7 @@ func (d *driver) do(words ...string) protocol.Value {
 	return replies[0]
 }
 
-// doLine is [driver.do] for words that are separated by blanks.
+// doLine is [driver.do] for words separated by blanks.
 func (d *driver) doLine(line string) protocol.Value {
 	d.t.Helper()
 	return d.do(strings.Fields(line)...)
@@ -133,7 +133,7 @@ func (d *driver) read(words ...string) (reply protocol.Value, due bool) {
 	return replies[0], false
 }
 
-// advance commits a bare stamp, some time later.
+// advance commits a stamp without batches, millis later.
 func (d *driver) advance(millis int64) []event.Event {
 	d.t.Helper()
 	d.nowMillis += millis
@@ -142,10 +142,10 @@ func (d *driver) advance(millis int64) []event.Event {
 	return l.events
 }
 
-// wire is a reply as bytes of RESP2.
+// wire returns a reply in RESP2.
 func wire(v protocol.Value) string { return string(v.AppendTo(nil, protocol.RESP2)) }
 
-// dump is a machine's snapshot.
+// dump returns a machine's snapshot.
 func dump(t testing.TB, m *machine) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -155,8 +155,7 @@ func dump(t testing.TB, m *machine) []byte {
 	return b.Bytes()
 }
 
-// line writes a reply on one line, to be read and compared: integers as they are,
-// strings quoted, errors in parentheses.
+// line formats a reply on one line: integers as they are, strings quoted, errors in parentheses.
 func line(v protocol.Value) string {
 	switch v.Kind {
 	case protocol.KindNull, protocol.KindNullArray:

@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast/holdfast/fsm/command"
 )
 
-// TestElementScansReturnEachOnce scans a hash and a set while fields and members come and go, and the node
-// restarts: what stays is returned once.
+// TestElementScansReturnEachOnce scans a hash and a set while other elements come and go and the node restarts: every
+// stable element is returned once.
 func TestElementScansReturnEachOnce(t *testing.T) {
 	for name, add := range map[string][]string{"hscan": {"hset", "k"}, "sscan": {"sadd", "k"}} {
 		t.Run(name, func(t *testing.T) {
@@ -55,8 +55,8 @@ func TestElementScansReturnEachOnce(t *testing.T) {
 	}
 }
 
-// TestLargeCommandsAreRefused: a command over the budget of one command is an error at once, changes
-// nothing, and holds up no other.
+// TestLargeCommandsAreRefused: a command that exceeds the budget of one command fails at once, changes nothing, and
+// delays no other.
 func TestLargeCommandsAreRefused(t *testing.T) {
 	d := newDriver(t)
 	members := make([]string, 1000)
@@ -88,8 +88,7 @@ func TestLargeCommandsAreRefused(t *testing.T) {
 	require.Equal(t, "1001", line(d.do("sunionstore", "d", "s")))
 }
 
-// TestDrawsDiffer: random members differ from command to command, cover the set, and are all different if
-// asked.
+// TestDrawsDiffer: random members differ between commands, cover the set, and are distinct if requested.
 func TestDrawsDiffer(t *testing.T) {
 	d := newDriver(t)
 	for i := range 200 {

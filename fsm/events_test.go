@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// told shows events, one a line.
+// told formats events, one per line.
 func told(events []event.Event) string {
 	var b strings.Builder
 	for i := range events {
@@ -89,7 +89,7 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// TestUndoneIsNotTold: what is rolled back or left for another entry has no events.
+// TestUndoneIsNotTold: commands that are rolled back or left for another entry have no events.
 func TestUndoneIsNotTold(t *testing.T) {
 	d := newDriver(t)
 	d.m.Listen(event.InChanges | event.InMessages)
@@ -105,7 +105,7 @@ func TestUndoneIsNotTold(t *testing.T) {
 	require.Empty(t, d.events(queued))
 }
 
-// TestOwnBatches: events name the batches of this node, and which keys their scripts read.
+// TestOwnBatches: events name the batches of this node, and the keys that their scripts read.
 func TestOwnBatches(t *testing.T) {
 	d := newDriver(t)
 	body := pipeline("set a 1",
@@ -134,7 +134,7 @@ ran 2
 	require.Empty(t, d.advance(1))
 }
 
-// TestCalls: events name the commands that scripts of this node call, up to a limit for each entry.
+// TestCalls: events name the commands called by scripts of this node, up to a limit per entry.
 func TestCalls(t *testing.T) {
 	d := newDriver(t)
 	d.m.Listen(event.InCalls)

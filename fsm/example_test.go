@@ -23,8 +23,8 @@ func (printer) Done(o protocol.Incarnation, seq uint64, replies []protocol.Value
 
 func (printer) Events([]event.Event) {}
 
-// Two nodes want one lock, in one log entry. The second batch comes twice, and is applied once. The
-// lease ends when cluster time, which entries carry, has passed its deadline.
+// Two nodes want one lock in one log entry. The second batch is proposed twice, and applied once. The lease ends when
+// the cluster time of the entries has passed its deadline.
 func Example() {
 	acquire := func(token string) []byte {
 		return protocol.AppendRequest(nil, protocol.Head{}, "set", [][]byte{

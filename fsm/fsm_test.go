@@ -18,7 +18,7 @@ func TestClockNeverGoesBack(t *testing.T) {
 	d := newDriver(t)
 	d.do("SET", "k", "v", "PX", "1000")
 	d.advance(900)
-	d.nowMillis -= 800 // a new leader that knows less
+	d.nowMillis -= 800 // a new leader with an older time
 	require.Equal(t, int64(100), d.do("PTTL", "k").Num)
 	stamp, wallOffset := d.m.Clock()
 	require.Equal(t, int64(1900), stamp)
@@ -44,8 +44,8 @@ func TestNextDue(t *testing.T) {
 	require.False(t, ok)
 }
 
-// TestReadsAskForTheStamp: a read at a time at which a key is due, while the log
-// does not say so yet, must not answer; a write would still see the key.
+// TestReadsAskForTheStamp: a read at a time when a key is due, but not yet by the log's time, must not answer, since a
+// write would still see the key.
 func TestReadsAskForTheStamp(t *testing.T) {
 	d := newDriver(t)
 	d.do("SET", "k", "v", "PX", "100")
@@ -80,7 +80,7 @@ func TestReadsAskForTheStamp(t *testing.T) {
 	}
 }
 
-// Reads count the time to live from the leader's estimate.
+// Reads compute the remaining TTL from the leader's estimate of the time.
 func TestReadsUseTheEstimate(t *testing.T) {
 	d := newDriver(t)
 	d.do("SET", "k", "v", "PX", "1000")
@@ -90,7 +90,7 @@ func TestReadsUseTheEstimate(t *testing.T) {
 	require.Equal(t, int64(600), reply.Num)
 	reply, _ = d.read("time")
 	require.Equal(t, `["1700000001" "400000"]`, line(reply))
-	// An estimate behind the log cannot be.
+	// An estimate before the log's time is ignored.
 	d.nowMillis = 0
 	reply, _ = d.read("pttl", "k")
 	require.Equal(t, int64(1000), reply.Num)
@@ -158,7 +158,7 @@ func TestUnwantedBatches(t *testing.T) {
 	require.Equal(t, "2", replies[0].Str)
 }
 
-// What a script draws must not depend on whether a node answers the reads around it.
+// A script's random numbers must not depend on whether a node answers the reads around it.
 func TestQuietNodesDrawAlike(t *testing.T) {
 	loud, quiet := newDriver(t), newMachine()
 	w := func(seq uint64, body []byte) []byte {
@@ -219,7 +219,7 @@ func TestStats(t *testing.T) {
 	require.Equal(t, uint64(1), s.Expired)
 }
 
-// TestConcurrentUse is for the race detector: entries, reads and snapshots beside each other.
+// TestConcurrentUse runs entries, reads and snapshots concurrently, for the race detector.
 func TestConcurrentUse(t *testing.T) {
 	d := newDriver(t)
 	d.fill("k", 2000, 50)
@@ -271,7 +271,7 @@ func TestConcurrentUse(t *testing.T) {
 	wg.Wait()
 }
 
-// tellAll asks for all that a machine tells of itself.
+// tellAll queries everything that a machine reports about itself.
 func tellAll(m *machine) {
 	m.Stats()
 	m.LockStats()

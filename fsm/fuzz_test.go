@@ -15,12 +15,11 @@ import (
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
-// FuzzApply runs arbitrary words as commands: they never panic, and two machines
-// that run them, one of them without being asked for replies and with a
-// snapshot in between, end up the same.
+// FuzzApply runs arbitrary words as commands. They never panic, and two machines end up equal, one of which answers
+// nothing and is replaced by its snapshot in between.
 //
-// Lines are command lines; words are parted by blanks. A line of one digit
-// selects a database, one that begins with ! is queued for the next transaction.
+// Each line is a command line of words separated by blanks. A line of one digit selects a database; a line that begins
+// with ! is queued for the next transaction.
 func FuzzApply(f *testing.F) {
 	f.Add("set a b px 100\nget a\n2\nset c d\n!incr c\n!get c\nexec\neval return(1) 0")
 	f.Add("object|encoding a\nscript|load return\nmset a b c\nscan 0 count 1\ncopy a b db 2 replace")
@@ -81,7 +80,7 @@ func FuzzApply(f *testing.F) {
 	})
 }
 
-// checkReply checks that a reply can be written as one.
+// checkReply checks that a reply can be encoded.
 func checkReply(t *testing.T, v protocol.Value) {
 	t.Helper()
 	if v.Kind == protocol.KindError || v.Kind == protocol.KindSimple {
@@ -92,8 +91,7 @@ func checkReply(t *testing.T, v protocol.Value) {
 	}
 }
 
-// FuzzRestore reads arbitrary streams: they never panic; what is accepted is
-// written again byte for byte.
+// FuzzRestore reads arbitrary streams. They never panic, and an accepted stream is written again byte for byte.
 func FuzzRestore(f *testing.F) {
 	f.Add(dump(f, newMachine()))
 	f.Add(dump(f, furnished(f).m)[:2000])
@@ -114,9 +112,9 @@ func FuzzRestore(f *testing.F) {
 	})
 }
 
-// FuzzWaits runs arbitrary requests of clients and of nodes, in the lines of [TestWaiting], words in any order. They
-// never panic. The machines of two nodes stay alike, though one of them is replaced by its snapshot now and then. A
-// parked client gets one reply at most. No client waits while what it waits for is there.
+// FuzzWaits runs arbitrary requests of clients and nodes in the lines of [TestWaiting]. They never panic. The machines
+// of two nodes stay equal, although one is sometimes replaced by its snapshot. A parked client gets at most one reply.
+// No client waits for what is available.
 func FuzzWaits(f *testing.F) {
 	for _, transcript := range protocoltest.ReadTranscripts(f, "testdata/waits.txt") {
 		f.Add(string(transcript.Data))
@@ -146,7 +144,7 @@ type pair struct {
 	epoch       uint64 // of n1
 	seq         uint64
 	nowMillis   int64
-	parked      map[uint64]bool // tickets of n1's present life whose client was told nothing yet
+	parked      map[uint64]bool // tickets of n1's present incarnation whose clients have no reply yet
 }
 
 func (p *pair) origin(node string) protocol.Incarnation {
@@ -188,7 +186,7 @@ func (p *pair) line(words []string) {
 		return
 	}
 	var body []byte
-	var tickets []uint64 // of each request, 0: none
+	var tickets []uint64 // of each request; 0 if none
 	for _, one := range strings.Split(strings.Join(words[1:], " "), " ; ") {
 		request, own := p.request(strings.Fields(one), ticket, blocks)
 		body = append(body, request...)
@@ -197,7 +195,7 @@ func (p *pair) line(words []string) {
 	p.apply(name, body, tickets)
 }
 
-// request is a request, and the ticket if it may wait.
+// request returns a request, and its ticket if it may wait.
 func (p *pair) request(words []string, ticket string, blocks bool) (body []byte, own uint64) {
 	if len(words) == 0 {
 		return request(nil, 0, "ping"), 0
@@ -222,7 +220,7 @@ func (p *pair) request(words []string, ticket string, blocks bool) (body []byte,
 	return request(nil, 0, words...), 0
 }
 
-// apply has both machines apply a batch, without a node a bare stamp.
+// apply applies a batch to both machines, or a stamp if node is empty.
 func (p *pair) apply(node string, body []byte, tickets []uint64) {
 	entry := binary.AppendVarint(binary.AppendVarint([]byte{protocol.EntryVersion}, p.nowMillis), 1_700_000_000_000)
 	entry = binary.AppendUvarint(binary.AppendUvarint(entry, 0), 0)
@@ -249,7 +247,7 @@ func (p *pair) apply(node string, body []byte, tickets []uint64) {
 	require.Equal(p.t, p.loud.Hash(), p.quiet.Hash())
 }
 
-// requireNobodyBeside requires that no client waits for what is there, once all were served.
+// requireNobodyBeside requires that no client waits for an available value, once all were served.
 func (p *pair) requireNobodyBeside() {
 	table := p.loud.st.Waits
 	if table.HasReady() {

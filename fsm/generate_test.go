@@ -10,20 +10,20 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// generator makes command lines out of the argument grammars of the table, over
-// a small space of keys and values, so that commands meet each other's effects.
+// generator generates command lines from the table's argument grammars. Keys and values are few, so that commands meet
+// each other's effects.
 type generator struct {
 	rng *rand.Rand
-	// wallMillis is about now, for arguments that are instants.
+	// wallMillis is the approximate time for arguments that are instants.
 	wallMillis int64
-	// release: nothing that came after it; "" for no limit.
+	// release excludes everything newer; "" excludes nothing.
 	release string
 	rows    []*protocol.Command
-	// group is the group of the command that is being made.
+	// group is the group of the present command.
 	group protocol.Group
 }
 
-// keysOfKinds are the keys that commands of a kind use most.
+// keysOfKinds are the keys mostly used by commands of a group.
 var keysOfKinds = map[protocol.Group][]string{
 	protocol.GroupHash: {"hash", "b"}, protocol.GroupList: {"list", "c"},
 	protocol.GroupSet: {"set", "sets"}, protocol.GroupSortedSet: {"zset", "zsets"},
@@ -62,7 +62,7 @@ var (
 	}
 )
 
-// newGenerator knows the rows that the state machine answers.
+// newGenerator uses the commands that the state machine implements.
 func newGenerator(seed int64, release string, skip ...string) *generator {
 	g := &generator{rng: rand.New(rand.NewSource(seed)), wallMillis: 1_700_000_000_000, release: release}
 	rows := protocol.Commands()
@@ -102,7 +102,7 @@ func compareReleases(a, b string) int {
 
 func pick[T any](rng *rand.Rand, from []T) T { return from[rng.Intn(len(from))] }
 
-// next is a random command line; now and then one that is wrong.
+// next returns a random command line, which is sometimes wrong.
 func (g *generator) next() []string {
 	row := pick(g.rng, g.rows)
 	g.group = row.Group
@@ -160,7 +160,7 @@ func (g *generator) msetexWords(row *protocol.Command) []string {
 	return words
 }
 
-// arg appends words that an argument allows.
+// arg appends valid words for an argument.
 func (g *generator) arg(words []string, a *protocol.Arg) []string {
 	if !g.known(a.Since) || a.Optional && g.rng.Intn(3) > 0 {
 		return words
@@ -195,7 +195,7 @@ func (g *generator) one(words []string, a *protocol.Arg) []string {
 func (g *generator) value(a *protocol.Arg) string {
 	switch a.Type {
 	case protocol.ArgKey:
-		// Mostly a key of the command's kind.
+		// The key is mostly of the command's kind.
 		if own := keysOfKinds[g.group]; own != nil && g.rng.Intn(4) > 0 {
 			return pick(g.rng, own)
 		}
@@ -220,8 +220,8 @@ func (g *generator) value(a *protocol.Arg) string {
 	return pick(g.rng, generatedValues)
 }
 
-// integer is mostly a plausible one. Durations are long, so that what ends does
-// not depend on how fast a test runs, and differ, so that no two are equal.
+// integer returns mostly a plausible integer. Durations are long, so that expiry does not depend on a test's speed, and
+// all different.
 func (g *generator) integer(name string) string {
 	if g.rng.Intn(6) == 0 {
 		if strings.Contains(name, "seconds") {
@@ -256,7 +256,7 @@ func (g *generator) instant(name string) string {
 	return strconv.FormatInt(millis/1000, 10)
 }
 
-// quote writes a command line for messages.
+// quote formats a command line for messages.
 func quote(words []string) string {
 	parts := make([]string, len(words))
 	for i, w := range words {

@@ -17,12 +17,12 @@ import (
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
-// goldenStep is the entries between two hashes.
+// goldenStep is the number of entries between two hashes.
 const goldenStep = 1000
 
-// TestGoldenLog: a log of all words with random options means what it meant, to each version. A hash is of the states
-// behind all entries until then. golden.log.gz never changes. While no release has the newest version, -rewrite makes
-// its hashes anew.
+// TestGoldenLog: a log of all commands with random options keeps its meaning, for each version. Each hash covers the
+// states after all entries so far. golden.log.gz never changes. Until the newest version is released, -rewrite
+// recomputes its hashes.
 func TestGoldenLog(t *testing.T) {
 	entries := readGoldenLog(t, "testdata/golden.log.gz")
 	for version := byte(protocol.OldestEntryVersion); version <= protocol.EntryVersion; version++ {
@@ -39,7 +39,7 @@ Versions). If none has it yet, as the CHANGELOG says, 'make rewrite' takes the n
 	}
 }
 
-// goldenHashes applies entries as such of a version, behind an empty one of the oldest.
+// goldenHashes applies the entries with a version, after an empty entry of the oldest version.
 func goldenHashes(t *testing.T, entries [][]byte, version byte) string {
 	t.Helper()
 	var hashes bytes.Buffer
@@ -65,7 +65,7 @@ func readGoldenLog(t *testing.T, name string) [][]byte {
 	return unpacked(t, f)
 }
 
-// unpacked are the entries of a packed log.
+// unpacked returns the entries of a packed log.
 func unpacked(t testing.TB, packed io.Reader) (entries [][]byte) {
 	t.Helper()
 	z, err := gzip.NewReader(packed)

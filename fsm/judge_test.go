@@ -21,8 +21,8 @@ func ofUser(body []byte, db int, rules string, words ...string) []byte {
 	return protocol.AppendRequest(body, head, words[0], protocoltest.Args(words[1:]))
 }
 
-// TestScriptsOfUsers: a script does what its user's rules allow, whatever it declares, and the reply has what was
-// refused.
+// TestScriptsOfUsers: a script does only what its user's rules allow, whatever it declares, and the reply names what
+// was refused.
 func TestScriptsOfUsers(t *testing.T) {
 	const (
 		command = "The user executing the script can't run this command or subcommand"
@@ -87,7 +87,7 @@ func TestScriptsOfUsers(t *testing.T) {
 	}
 }
 
-// TestRightsInTransactions: each command of a transaction has its own rights.
+// TestRightsInTransactions: each command of a transaction is checked separately.
 func TestRightsInTransactions(t *testing.T) {
 	d := newDriver(t)
 	queued := ofUser(nil, 0, "~a +get", "eval", "return redis.call('set','b','1')", "0")
@@ -102,8 +102,8 @@ func TestRightsInTransactions(t *testing.T) {
 	require.Equal(t, `["2"]`, line(reply.Elems[2]))
 }
 
-// TestListsOfUsers: what is listed beyond a command's words leaves out keys that the user may not read. Each page looks at
-// as many locks as for a user without rules, and what that costs is charged.
+// TestListsOfUsers: lists omit keys that the user may not read. Each page visits as many locks as without rules, and is
+// charged for that.
 func TestListsOfUsers(t *testing.T) {
 	d := newDriver(t)
 	var slot string
@@ -167,8 +167,8 @@ func TestListsOfUsers(t *testing.T) {
 	require.False(t, c.check(func(b *rights.Budget) { b.Steps = -1 }), "what had no steps left shows nothing")
 }
 
-// TestSessionsOfUsers: of a session that is another user's each word says what it says of one that is not there, as a
-// command, in a transaction and in a script. The user that opened the session, and users who may do everything, use it.
+// TestSessionsOfUsers: every command treats another user's session as missing, also in transactions and scripts. Only
+// the user that opened the session and users with all rights can use it.
 func TestSessionsOfUsers(t *testing.T) {
 	for _, tc := range []struct{ words, own, absent string }{
 		{"session.keepalive ID", "2000", "nil"},
@@ -216,8 +216,8 @@ func TestSessionsOfUsers(t *testing.T) {
 	}
 }
 
-// TestSessionsOfNobody: a session of a user who may do everything is for no other user, and the list of a user has the
-// user's sessions alone, however many others there are.
+// TestSessionsOfNobody: no other user can use the session of a user with all rights, and a user's list has only the
+// user's sessions, however many others there are.
 func TestSessionsOfNobody(t *testing.T) {
 	d := newDriver(t)
 	as := func(user string, words ...string) string {
@@ -238,8 +238,8 @@ func TestSessionsOfNobody(t *testing.T) {
 	require.Equal(t, 24, strings.Count(as("", "session.list", "COUNT", "100"), `"id"`))
 }
 
-// TestJudgingIsCharged: a pattern that takes long to match ends the script by its budget, so does reading long rules,
-// and a script of a user who may do everything costs what it did.
+// TestJudgingIsCharged: a slow pattern or long rules exhaust a script's budget, and a script of a user with all rights
+// costs no more than before.
 func TestJudgingIsCharged(t *testing.T) {
 	work := func(rules, script string) (int64, protocol.Value) {
 		d := newDriver(t)
@@ -265,7 +265,7 @@ func TestJudgingIsCharged(t *testing.T) {
 	require.Greater(t, long, int64(2000*2000))
 }
 
-// TestRightsAreForgotten: what a node remembers of rights is bounded, and forgetting changes no verdict.
+// TestRightsAreForgotten: a node's cache of rights is bounded, and eviction changes no verdict.
 func TestRightsAreForgotten(t *testing.T) {
 	var rc rightsCache
 	most := 0
@@ -280,8 +280,8 @@ func TestRightsAreForgotten(t *testing.T) {
 	require.Same(t, rc.of("~again"), rc.of("~again"))
 }
 
-// TestSessionIDsAreDrawn: behind a secret of a leader an id of a session is the same on all nodes, also on one that was
-// restored, and another behind another secret. It is below 2^53, and exact in a script.
+// TestSessionIDsAreDrawn: with a leader's secret the ids of sessions are equal on all nodes, also on a restored one,
+// and differ for another secret. They are below 2^53, and exact in a script.
 func TestSessionIDsAreDrawn(t *testing.T) {
 	began := func(secret string) *driver {
 		d, e := newDriver(t), protocol.NewEntry(nil, protocol.EntryVersion, 0, 0, protocol.EntryLimits{})

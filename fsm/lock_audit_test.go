@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
-// changes are what happened to locks, in short.
+// changes formats the changes of locks.
 func changes(events []event.Event) (all []string) {
 	if len(events) == 0 {
 		return nil
@@ -33,7 +33,7 @@ func changes(events []event.Event) (all []string) {
 	return all
 }
 
-// from is a request of a connection of the driver's node: a lock command, or another.
+// from returns a request of a connection of the driver's node.
 func (d *driver) from(conn int64, ticket uint64, words ...string) []byte {
 	if strings.HasPrefix(words[0], "lock.") {
 		head := protocol.Head{Lock: true, Conn: conn, Ticket: ticket, GraceMillis: 50}
@@ -42,14 +42,14 @@ func (d *driver) from(conn int64, ticket uint64, words ...string) []byte {
 	return requestFrom(nil, 0, uint64(conn), words...)
 }
 
-// takeHash and dropHash are of libraries whose locks are hashes: an owner is a field.
+// takeHash and dropHash are scripts of libraries whose locks are hashes with the owner as a field.
 const (
 	takeHash = "redis.call('hset',KEYS[1],ARGV[1],1)redis.call('pexpire',KEYS[1],5000)"
 	dropHash = "redis.call('hdel',KEYS[1],ARGV[1])"
 )
 
-// TestLockChanges: who audits is told of each grant, release and loss once, with the connection that took the lock, and
-// not of what a script did that was undone.
+// TestLockChanges: the audit gets each grant, release and loss once, with the connection that acquired the lock, and
+// nothing of an undone script.
 func TestLockChanges(t *testing.T) {
 	d := newDriver(t)
 	d.nowMillis, d.wallOffset = 1000, 1_000_000
@@ -169,8 +169,8 @@ func TestLockChanges(t *testing.T) {
 		told(7, 0, "set", "z", "token", "nx", "px", "5000"), "with nothing of the loss that was undone")
 }
 
-// TestWaitsThatEnd: who audits is told of each wait that ends without the lock once, for each of its keys, with the
-// instant at which it ended and the reason. Who asks again for the same locks waits on.
+// TestWaitsThatEnd: the audit gets each wait that ends without the lock once, for each of its keys, with the instant
+// and the reason. A repeated request for the same locks continues its wait.
 func TestWaitsThatEnd(t *testing.T) {
 	d := newDriver(t)
 	d.nowMillis, d.wallOffset = 1000, 1_000_000
@@ -178,7 +178,7 @@ func TestWaitsThatEnd(t *testing.T) {
 	d.native(1, 0, "session.open", "px", "600000")
 	d.native(2, 0, "session.open", "px", "1000", "connection")
 	for ticket, step := range []struct {
-		words string // of connection 2, under the ticket; or of nobody: time goes on
+		words string // of connection 2, under the ticket; empty: time passes
 		want  []string
 	}{
 		{"lock.acquire a me session 1 note job", []string{"granted native 0/a me 1 by n1/2 at 1001000 held 0 waited 0 job"}},

@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// manyHolds is a machine whose entries take so many steps for what ends, and n locks lock:0, lock:1… of session 1, or
-// with a lease of 60 s.
+// manyHolds returns a machine with a small budget of steps per entry, and n locks lock:0, lock:1… of session 1, or with
+// leases of 60 s.
 func manyHolds(t *testing.T, n, steps int, leases bool) *driver {
 	d := newDriver(t)
 	d.native(1, 0, "session.open", "px", "600000")
@@ -33,7 +33,7 @@ func manyHolds(t *testing.T, n, steps int, leases bool) *driver {
 	return d
 }
 
-// TestEndsLeaveRoom: however many leases have ended, an entry keeps half of its changes of locks for its batches.
+// TestEndsLeaveRoom: however many leases have ended, half of an entry's lock changes are left for its batches.
 func TestEndsLeaveRoom(t *testing.T) {
 	const each = locks.ChangeUnits * grantWork
 	steps := int(defaultBudgets().lockChanges / each)
@@ -44,9 +44,8 @@ func TestEndsLeaveRoom(t *testing.T) {
 	require.InDelta(t, steps/2, d.m.call.lockWorkLeft/each, 5)
 }
 
-// TestManyEndInSteps: what ends for many at once ends in steps, between which entries run their batches. A command that
-// names a key sees it as if all had ended, and a request that waits for a lock does not wait for the others. A session
-// ends as a whole.
+// TestManyEndInSteps: many simultaneous ends run in steps, between which entries run their batches. A command that
+// names a key sees it as ended, and a waiter for a lock does not wait for the other locks. A session ends as a whole.
 func TestManyEndInSteps(t *testing.T) {
 	const many, steps = 3000, 100
 	ends := map[string]func(d *driver){
@@ -91,7 +90,7 @@ func TestManyEndInSteps(t *testing.T) {
 	}
 }
 
-// seesNone looks with every kind of command that names a key for locks of manyHolds. Some are taken, and given back.
+// seesNone reads locks of manyHolds with every kind of command that names a key. Some locks are acquired and released.
 func (d *driver) seesNone(many int) {
 	d.t.Helper()
 	taken := "lock:" + fmt.Sprint(many-1)
@@ -121,8 +120,8 @@ func (d *driver) seesNone(many int) {
 	require.Equal(d.t, "0", line(d.doLine("lock.release "+taken+" other")))
 }
 
-// TestKeysBehindTheEndings: while more has ended than an entry works off, a command that writes the key of an ended
-// lock works that lock off first: the loss is told at once, and takes nothing from who writes.
+// TestKeysBehindTheEndings: a command that writes the key of an ended lock removes that lock first, even if an entry
+// cannot remove all ended locks: the loss is reported at once, and does not hit the new value.
 func TestKeysBehindTheEndings(t *testing.T) {
 	const many = 100
 	d := newDriver(t)
@@ -144,8 +143,8 @@ func TestKeysBehindTheEndings(t *testing.T) {
 	require.NoError(t, d.m.st.verify())
 }
 
-// TestBrokenCrowd: a lock with as many holders as there may be that is broken, by whatever command, is no key any more,
-// and its place may be taken.
+// TestBrokenCrowd: a lock with the maximum of holders that is broken, by any command, is gone, and its key can be
+// reused.
 func TestBrokenCrowd(t *testing.T) {
 	const many = 300
 	for _, words := range [][]string{
@@ -174,7 +173,7 @@ func TestBrokenCrowd(t *testing.T) {
 	}
 }
 
-// TestDelOfManyHolders: DEL takes their locks from so many holders at most.
+// TestDelOfManyHolders: DEL breaks locks with a limited number of holders in all.
 func TestDelOfManyHolders(t *testing.T) {
 	d := newDriver(t)
 	keys := []string{"del"}
@@ -196,7 +195,7 @@ func TestDelOfManyHolders(t *testing.T) {
 	require.Equal(t, locks.MaxHolders*2, d.m.LockStats().Holds)
 }
 
-// TestDelaysEnd: LOCK.BREAK with DELAY changes a delay that runs, a flush ends delays, and none is longer than a day.
+// TestDelaysEnd: LOCK.BREAK with DELAY changes a running delay, a flush ends delays, and no delay exceeds a day.
 func TestDelaysEnd(t *testing.T) {
 	delayed := func(millis string) *driver {
 		d := newDriver(t)
@@ -235,7 +234,7 @@ func TestDelaysEnd(t *testing.T) {
 	require.True(t, free(d))
 }
 
-// TestLeavingChangesTheKey: each change of what LOCK.INFO shows gives the key another version, and tells caches.
+// TestLeavingChangesTheKey: each change in LOCK.INFO's reply gives the key a new version, and invalidates caches.
 func TestLeavingChangesTheKey(t *testing.T) {
 	leaves := map[string]func(d *driver){
 		"cancel":  func(d *driver) { d.native(1, 0, "lock.cancel", "k", "you") },

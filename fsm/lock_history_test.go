@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// history is the rows of LOCK.HISTORY with so many rows at most, each with its fields.
+// history returns at most count rows of LOCK.HISTORY, each with its fields.
 func (d *driver) history(count int, options ...string) (rows []map[string]string) {
 	d.t.Helper()
 	v := d.do(append([]string{"lock.history", "count", strconv.Itoa(count)}, options...)...)
@@ -32,8 +32,7 @@ func (d *driver) history(count int, options ...string) (rows []map[string]string
 	return rows
 }
 
-// TestHistoryOfMassEnds: what ends together takes ten rows, whatever the number, and what ends by time does not push
-// out who broke a lock.
+// TestHistoryOfMassEnds: any number of simultaneous losses takes ten rows, and expiries do not evict forced breaks.
 func TestHistoryOfMassEnds(t *testing.T) {
 	d := newDriver(t)
 	d.do("lock.acquire", "k", "me", "px", "1000")
@@ -45,7 +44,7 @@ func TestHistoryOfMassEnds(t *testing.T) {
 	}
 	d.do("lock.break", "shared", "reason", "second")
 	d.advance(1001)
-	for d.m.LockStats().Locks > 0 { // entries work that off in slices
+	for d.m.LockStats().Locks > 0 { // entries remove ended locks in slices
 		d.advance(0)
 	}
 	rows := d.history(1000)
@@ -84,7 +83,7 @@ func TestHistoryOfMassEnds(t *testing.T) {
 	require.Equal(t, d.m.Stats().UsedBytes, m.Stats().UsedBytes)
 }
 
-// TestAlike: losses of one event stand in ten rows, and a loss of another event has its own, whatever tells them apart.
+// TestAlike: losses of one event share ten rows, and losses of another event have their own.
 func TestAlike(t *testing.T) {
 	one := lockLoss{atMillis: 1, reason: locks.Broken, causeID: 1, session: 1, fence: 1, key: "k"}
 	differs := map[string]func(l *lockLoss){
@@ -114,7 +113,7 @@ func TestAlike(t *testing.T) {
 	}
 }
 
-// TestHistoryIsBounded in bytes, and counts as memory; what took nothing away costs nothing.
+// TestHistoryIsBounded: its bytes are limited and count as memory; commands without losses cost nothing.
 func TestHistoryIsBounded(t *testing.T) {
 	d := newDriver(t)
 	d.do("del", "k")
@@ -158,7 +157,7 @@ func TestHistoryIsBounded(t *testing.T) {
 	})
 }
 
-// TestHistoryTellsAll: the history of a random log has each loss that was told.
+// TestHistoryTellsAll: the history of a random log contains each loss that was reported.
 func TestHistoryTellsAll(t *testing.T) {
 	for seed := range int64(10) {
 		log := newLog(seed)
@@ -200,7 +199,7 @@ func TestHistoryTellsAll(t *testing.T) {
 	}
 }
 
-// TestRestoredHistory: a history that no log makes is refused.
+// TestRestoredHistory: a history that no log can produce is refused.
 func TestRestoredHistory(t *testing.T) {
 	make2 := func() *driver {
 		d := newDriver(t)
@@ -246,7 +245,7 @@ func TestRestoredHistory(t *testing.T) {
 	}
 }
 
-// grown is 501 rows, with ids in order.
+// grown returns 501 rows with increasing ids.
 func grown[T any](rows []*T, number func(row *T, id uint64)) (all []*T) {
 	for id := range uint64(501) {
 		row := *rows[0]
@@ -256,7 +255,7 @@ func grown[T any](rows []*T, number func(row *T, id uint64)) (all []*T) {
 	return all
 }
 
-// TestUndoneEndsLeaveNoHistory: a script that is undone has found no lock that had ended.
+// TestUndoneEndsLeaveNoHistory: an undone script records no ended lock.
 func TestUndoneEndsLeaveNoHistory(t *testing.T) {
 	var dumps [][]byte
 	for _, script := range []string{

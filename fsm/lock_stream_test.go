@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
-// native runs a word of a connection of n1.
+// native runs a lock command of a connection of n1.
 func (d *driver) native(conn int64, ticket uint64, words ...string) protocol.Value {
 	d.t.Helper()
 	args := protocoltest.Args(words[1:])
@@ -26,7 +26,7 @@ func (d *driver) native(conn int64, ticket uint64, words ...string) protocol.Val
 	return d.apply(protocol.AppendRequest(nil, head, words[0], args))[0]
 }
 
-// sampledLocks is a machine with a little of everything.
+// sampledLocks returns a machine with some of every kind of lock record.
 func sampledLocks(t *testing.T) *driver {
 	d := sampledKinds(t)
 	d.do("flushall")
@@ -57,8 +57,8 @@ func sampledLocks(t *testing.T) *driver {
 	return d
 }
 
-// TestSnapshotBytes reads a stream that an earlier build wrote: what nodes have on their disks must stay readable, and
-// equal states equal bytes. -rewrite writes the stream anew. That is right until a release has the version.
+// TestSnapshotBytes reads a stream that an earlier build wrote: streams on disks must stay readable, and equal states
+// have equal bytes. -rewrite writes the stream anew, which is correct until the version is released.
 func TestSnapshotBytes(t *testing.T) {
 	const golden = "testdata/snapshot.bin"
 	d := sampledLocks(t)
@@ -84,7 +84,7 @@ func TestSnapshotBytes(t *testing.T) {
 	require.Zero(t, d.m.LockStats().Locks)
 }
 
-// TestMarkersOfRestoredLocks: a stream whose keys and locks do not belong together is refused.
+// TestMarkersOfRestoredLocks: a stream whose keys and locks do not match is refused.
 func TestMarkersOfRestoredLocks(t *testing.T) {
 	d := newDriver(t)
 	d.do("lock.acquire", "k", "me", "px", "1000")
@@ -104,7 +104,7 @@ func TestMarkersOfRestoredLocks(t *testing.T) {
 	}
 }
 
-// TestLockWithoutItsMarker: a stream in which no item stands for a lock is refused, also if another lock has one.
+// TestLockWithoutItsMarker: a stream without the item of a lock is refused, also if another lock has two.
 func TestLockWithoutItsMarker(t *testing.T) {
 	for _, gone := range []string{"k", "l"} {
 		d := newDriver(t)
@@ -116,7 +116,7 @@ func TestLockWithoutItsMarker(t *testing.T) {
 	}
 }
 
-// TestHoldsLostInARestore: a node that skips entries tells its clients of the holds that are gone.
+// TestHoldsLostInARestore: a node that skips entries reports lost holds to its clients.
 func TestHoldsLostInARestore(t *testing.T) {
 	d := newDriver(t)
 	ahead := newDriver(t)
@@ -134,7 +134,7 @@ func TestHoldsLostInARestore(t *testing.T) {
 	ahead.do("lock.break", "other")
 	ahead.do("lock.acquire", "other", "me", "px", "1000")
 	byForce := &ahead.m.st.history.kinds[nativeLocks].byForce
-	byForce.rows = byForce.rows[:1] // the others were pushed out
+	byForce.rows = byForce.rows[:1] // the other rows were evicted
 	require.NoError(t, d.m.Restore(bytes.NewReader(dump(t, ahead.m))))
 	var told []string
 	for _, e := range d.m.Skipped() {
@@ -151,7 +151,7 @@ func TestHoldsLostInARestore(t *testing.T) {
 	require.Equal(t, 1, kept)
 }
 
-// TestCrowdLostInARestore: all holds are looked at, however many there are.
+// TestCrowdLostInARestore: all holds are compared, however many there are.
 func TestCrowdLostInARestore(t *testing.T) {
 	d := newDriver(t)
 	d.m.SeedReads(origin)
@@ -200,7 +200,7 @@ func TestLockStats(t *testing.T) {
 	require.Equal(t, uint64(1), s.Waited.Steps[10])
 }
 
-// TestLossesAreCounted: each by its reason, hold by hold.
+// TestLossesAreCounted: losses are counted by reason and hold.
 func TestLossesAreCounted(t *testing.T) {
 	d := newDriver(t)
 	hold := func(key string, how ...string) {
@@ -228,7 +228,7 @@ func TestLossesAreCounted(t *testing.T) {
 	require.EqualValues(t, 11, s.Held.Count)
 }
 
-// TestListeningIsFree: what is told to listeners alone costs an entry nothing.
+// TestListeningIsFree: events for listeners only cost an entry nothing.
 func TestListeningIsFree(t *testing.T) {
 	d := newDriver(t)
 	d.native(1, 0, "lock.acquire", "k", "me", "px", "1000")
@@ -238,8 +238,8 @@ func TestListeningIsFree(t *testing.T) {
 	require.Zero(t, d.m.budgets.lockChanges-d.m.call.lockWorkLeft, "no step was taken")
 }
 
-// TestLocksOfNestedScripts: a script in a transaction that is stopped takes back what it did to locks, and
-// nothing of what the transaction did before.
+// TestLocksOfNestedScripts: a stopped script in a transaction undoes its own changes of locks, and none of the
+// transaction's earlier ones.
 func TestLocksOfNestedScripts(t *testing.T) {
 	d := newDriver(t)
 	queued := request(nil, 0, "lock.acquire", "before", "me", "px", "1000")
@@ -257,7 +257,7 @@ func TestLocksOfNestedScripts(t *testing.T) {
 	require.Equal(t, dump(t, d.m), dump(t, restored(t, d.m)))
 }
 
-// TestCapturedLocksStay: what a snapshot captured does not change with the state.
+// TestCapturedLocksStay: a captured snapshot does not change with the state.
 func TestCapturedLocksStay(t *testing.T) {
 	log := newLog(7)
 	log.bodies = func() (body []byte) {
@@ -284,7 +284,7 @@ func TestCapturedLocksStay(t *testing.T) {
 	require.Equal(t, m.Hash(), restored(t, m).Hash())
 }
 
-// TestLocksShareTheirTexts: a lock and its item have the key in the same memory, behind a snapshot too.
+// TestLocksShareTheirTexts: a lock and its item share the key's memory, also after a restore.
 func TestLocksShareTheirTexts(t *testing.T) {
 	m := sampledLocks(t).m
 	for _, m := range []*machine{m, restored(t, m)} {

@@ -16,22 +16,22 @@ import (
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
-// TestLockWords runs testdata/locks/*.txt, as [TestWaiting] does, with these lines besides:
+// TestLockWords runs testdata/locks/*.txt like [TestWaiting], with these additional lines:
 //
-//	n1@5 LOCK.CHECK k me          connection 5 of n1 sends a word of locks, which may not wait
-//	n1@5#7 LOCK.ACQUIRE …         under ticket 7, so it may
-//	n1@5,10.0.0.7:4,ops …         with the address and the name of the client
+//	n1@5 LOCK.CHECK k me          connection 5 of n1 sends a lock command, which may not wait
+//	n1@5#7 LOCK.ACQUIRE …         under ticket 7, so it may wait
+//	n1@5,10.0.0.7:4,ops …         with the client's address and name
 //	n1@5 exec word … ; word …     in a transaction
-//	n1 alive | gone 5             n1 renews what lives with its connections | connection 5 has closed
-//	n1 giveback k me 3 5          the client had gone
-//	read LOCK.CHECK k me [at +5]  a read, beside the log, so much later than the log
+//	n1 alive | gone 5             n1 renews the sessions of its connections | connection 5 has closed
+//	n1 giveback k me 3 5          the client disconnected before the grant arrived
+//	read LOCK.CHECK k me [at +5]  a read, that much later than the log
 //
-// Below a line are the reply, what listeners to channels hear (~), and what nodes hear.
+// Below a line are the reply, the messages of channels (~), and the events of nodes.
 func TestLockWords(t *testing.T) {
 	protocoltest.Transcripts(t, "testdata/locks/*.txt", playTrio(true))
 }
 
-// native appends a word of a connection, or another command with the connection that sends it.
+// native appends a lock command of a connection, or another command with its connection.
 func (s *trio) native(body []byte, conn, ticket string, words []string) []byte {
 	row, _ := protocol.Find(words)
 	if row == nil || row.Group != protocol.GroupModule || row.Route != protocol.Write {
@@ -75,7 +75,7 @@ func (s *trio) read(words []string) {
 	s.said = append(s.said, line(replies[0]))
 }
 
-// hear writes an event of the machine of a node. Messages are the same on all.
+// hear writes an event of a node's machine. Messages are the same on all.
 func (s *trio) hear(i int, e *event.Event) {
 	if i == 0 {
 		e.Messages(func(channel, payload string) { s.said = append(s.said, "~ "+channel+" "+strconv.Quote(payload)) })
@@ -112,7 +112,7 @@ func (s *trio) hear(i int, e *event.Event) {
 	s.said = append(s.said, b.String())
 }
 
-// lockRequest appends a word of locks by a connection, or another request that nodes write about locks.
+// lockRequest appends a lock command of a connection, or another request that nodes propose about locks.
 func (l *log) lockRequest(body []byte, db int) []byte {
 	key, owner := pick(l.rng, generatedKeys[:3]), pick(l.rng, []string{"me", "you", "them"})
 	conn := int64(1 + l.rng.Intn(3))
@@ -160,7 +160,7 @@ func (l *log) lockRequest(body []byte, db int) []byte {
 	return say(append([]string{"lock.acquire", key, owner, "px", number(500)}, wait...)...)
 }
 
-// TestFencesAreRaised by words that run to their end, and restarts keep it.
+// TestFencesAreRaised: completed commands raise fences, which restarts keep.
 func TestFencesAreRaised(t *testing.T) {
 	t.Parallel()
 	d := newDriver(t)
@@ -173,8 +173,7 @@ func TestFencesAreRaised(t *testing.T) {
 	require.Equal(t, protocol.Integer(42), d.do("lock.acquire", "c", "me", "px", "1000"))
 }
 
-// TestNothingWritesALock: whatever writes other values leaves a lock as it is, wherever the lock's key
-// stands in the command.
+// TestNothingWritesALock: writes of other values do not change a lock, wherever its key is in the command.
 func TestNothingWritesALock(t *testing.T) {
 	d := newDriver(t)
 	fence := d.do("lock.acquire", "key:0", "me", "px", "1000000", "reentrant")
@@ -211,7 +210,7 @@ func TestNothingWritesALock(t *testing.T) {
 	require.Equal(t, command.Zero, d.do("lock.release", "key:0", "me"))
 }
 
-// TestHelp: a lease may be given in seconds, and WRONGTYPE says what is at a key where Redis has no such error.
+// TestHelp: a lease may be given in seconds, and WRONGTYPE names the key's type where Redis has no such error.
 func TestHelp(t *testing.T) {
 	d := newDriver(t)
 	d.do("lock.acquire", "k", "me", "px", "1000")
@@ -223,7 +222,7 @@ func TestHelp(t *testing.T) {
 	require.Equal(t, protocol.Bulk(command.ErrWrongType.Str), d.do("get", "text"), "a value is no error")
 }
 
-// TestUnknownOptionsOfLocks: an option that a word does not have is an error of syntax.
+// TestUnknownOptionsOfLocks: an option that a command lacks is a syntax error.
 func TestUnknownOptionsOfLocks(t *testing.T) {
 	d := newDriver(t)
 	for _, words := range []string{
@@ -237,7 +236,7 @@ func TestUnknownOptionsOfLocks(t *testing.T) {
 	require.Equal(t, command.Zero, d.do("exists", "k"))
 }
 
-// TestClaimsOfLocks: a claim of a lock's key is not refused beside the log, where the answer would be nil.
+// TestClaimsOfLocks: SET NX on a lock's key is not answered outside of the log, where the reply would be nil.
 func TestClaimsOfLocks(t *testing.T) {
 	d := newDriver(t)
 	d.do("lock.acquire", "k", "me", "px", "1000")
@@ -245,7 +244,7 @@ func TestClaimsOfLocks(t *testing.T) {
 	require.Equal(t, errNativeThere, d.do("set", "k", "v", "nx"))
 }
 
-// TestWatchedLocks: what happens to a lock is a change of its key.
+// TestWatchedLocks: every change of a lock is a change of its key.
 func TestWatchedLocks(t *testing.T) {
 	d := newDriver(t)
 	d.do("lock.acquire", "k", "me", "px", "1000", "reentrant")
@@ -268,8 +267,8 @@ func TestWatchedLocks(t *testing.T) {
 	require.Equal(t, "[PONG]", line(d.apply(unchanged)[0]))
 }
 
-// TestLocksInMemory: locks count against the limit of memory, and words that make one are refused when it is
-// reached, in transactions too.
+// TestLocksInMemory: locks count as memory, and commands that create one are refused at the limit, also in
+// transactions.
 func TestLocksInMemory(t *testing.T) {
 	d := newDriver(t)
 	d.do("ping")
@@ -291,7 +290,7 @@ func TestLocksInMemory(t *testing.T) {
 	require.Equal(t, before, d.m.Stats().UsedBytes)
 }
 
-// TestReadsLeaveLocks: a read meets what is due and not in the log, and changes nothing.
+// TestReadsLeaveLocks: a read of a lock that is due by its time, but not by the log's, changes nothing.
 func TestReadsLeaveLocks(t *testing.T) {
 	d := newDriver(t)
 	d.do("lock.acquire", "k", "me", "px", "10")
@@ -316,7 +315,7 @@ func TestReadsLeaveLocks(t *testing.T) {
 	require.Equal(t, protocol.Null, reply)
 }
 
-// TestForcedBreaksNameTheHolders to the node of who broke.
+// TestForcedBreaksNameTheHolders: the node of the breaking client learns the holders.
 func TestForcedBreaksNameTheHolders(t *testing.T) {
 	d := newDriver(t)
 	d.m.SeedReads(protocol.Incarnation{Node: "n1", Epoch: 1})
@@ -335,7 +334,7 @@ func TestForcedBreaksNameTheHolders(t *testing.T) {
 	require.Equal(t, 1, told)
 }
 
-// TestForcedBreaksNameTheFirstKey of those that a command takes from their holders.
+// TestForcedBreaksNameTheFirstKey: it is the first key that a command takes from its holders.
 func TestForcedBreaksNameTheFirstKey(t *testing.T) {
 	d := newDriver(t)
 	d.m.SeedReads(protocol.Incarnation{Node: "n1", Epoch: 1})
@@ -365,7 +364,7 @@ func TestListOfOneDatabase(t *testing.T) {
 	require.NotEqual(t, "0", d.do("lock.list", "count", "1").Elems[0].Str)
 }
 
-// TestKeptSessionsAreAll of this node's, however many.
+// TestKeptSessionsAreAll: the list contains all of this node's, however many.
 func TestKeptSessionsAreAll(t *testing.T) {
 	d := newDriver(t)
 	d.m.SeedReads(protocol.Incarnation{Node: "n1", Epoch: 1})
@@ -378,7 +377,7 @@ func TestKeptSessionsAreAll(t *testing.T) {
 	require.Len(t, conns, sessions)
 }
 
-// TestTooManySessions: a connection is told that it has too many.
+// TestTooManySessions: a connection with too many sessions gets an error.
 func TestTooManySessions(t *testing.T) {
 	d := newDriver(t)
 	for range locks.MaxAttached {
@@ -387,7 +386,7 @@ func TestTooManySessions(t *testing.T) {
 	require.Equal(t, errManySessions, d.native(1, 0, "session.open", "px", "100000", "connection"))
 }
 
-// TestCorruptLockRequests: what nodes write about locks is looked at before anything changes.
+// TestCorruptLockRequests: requests that nodes propose about locks are validated before anything changes.
 func TestCorruptLockRequests(t *testing.T) {
 	d := newDriver(t)
 	d.do("lock.acquire", "k", "me", "px", "1000")
@@ -427,7 +426,7 @@ func TestCorruptLockRequests(t *testing.T) {
 	require.Equal(t, command.Zero, d.doLine("lock-command 1 0 "+strconv.Itoa(maxDuration)+" lock.release k me"))
 }
 
-// chunks is the largest write.
+// chunks is the size of the largest write.
 type chunks int
 
 func (c *chunks) Write(p []byte) (int, error) {
@@ -435,7 +434,7 @@ func (c *chunks) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestSnapshotOfLocksIsWrittenInPieces, however many locks there are.
+// TestSnapshotOfLocksIsWrittenInPieces: the size of writes does not grow with the number of locks.
 func TestSnapshotOfLocksIsWrittenInPieces(t *testing.T) {
 	d := newDriver(t)
 	for i := range 40 {

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// plant puts a collection into the state without a command.
+// plant stores a collection without a command.
 func (d *driver) plant(key string, v keyspace.Collection) {
 	it := keyspace.NewCollection(keyspace.Hash(key), key, v, command.Never, d.m.st.Generation)
 	it.SetVersion(d.m.st.NextVersion())
@@ -37,7 +37,7 @@ func longSortedSet(n int) *collection.SortedSet {
 	return g.SortedSet()
 }
 
-// TestLongListIsBounded: what would take too long is an error and changes nothing, and all else goes on.
+// TestLongListIsBounded: a command that would take too long fails and changes nothing; other commands run.
 func TestLongListIsBounded(t *testing.T) {
 	d := newDriver(t)
 	const n = command.MaxElementsWork/command.ElementWork + 2
@@ -58,7 +58,7 @@ func TestLongListIsBounded(t *testing.T) {
 		d.do("eval", "return redis.call('lrem','l',0,'x') + redis.call('lrem','l',-1,'y')", "0"))
 }
 
-// TestSearchesInScriptsAreBounded: a script that searches a long list again and again is undone.
+// TestSearchesInScriptsAreBounded: a script that searches a long list repeatedly is undone.
 func TestSearchesInScriptsAreBounded(t *testing.T) {
 	d := newDriver(t)
 	d.plant("l", longList(300_000))
@@ -96,7 +96,7 @@ func TestLongSortedSetIsBounded(t *testing.T) {
 	require.Equal(t, protocol.Integer(n-11), d.doLine("zcard z"))
 }
 
-// TestScriptCopiesNoList: a script that pushes to a list of a million copies a few KiB.
+// TestScriptCopiesNoList: a script that pushes to a list of a million elements copies a few KiB.
 func TestScriptCopiesNoList(t *testing.T) {
 	d := newDriver(t)
 	d.plant("l", longList(1_000_000))
@@ -116,7 +116,7 @@ func TestScriptCopiesNoList(t *testing.T) {
 	}
 }
 
-// TestFullCollections: when the state takes more than it may, lists and sorted sets shrink and do not grow.
+// TestFullCollections: at the memory limit, lists and sorted sets can shrink and cannot grow.
 func TestFullCollections(t *testing.T) {
 	d := filled(t)
 	d.limits.MemoryBytes = 0

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
-// lookupLines are the lines of testdata/lookups: the hits and misses that redis-server 7.0.15 counted, and the
+// lookupLines returns the lines of testdata/lookups: the hits and misses that redis-server 7.0.15 counted, and the
 // command.
 func lookupLines(t *testing.T) []string {
 	text, err := os.ReadFile("testdata/lookups")
@@ -21,7 +21,7 @@ func lookupLines(t *testing.T) []string {
 	return strings.Split(strings.TrimSpace(string(text)), "\n")
 }
 
-// TestLookups counts hits and misses as Redis does, whether a command runs as a read or in an entry.
+// TestLookups: hits and misses are counted as in Redis, in reads and in entries.
 func TestLookups(t *testing.T) {
 	for _, inEntries := range []bool{true, false} {
 		t.Run(fmt.Sprintf("in entries %t", inEntries), func(t *testing.T) {
@@ -74,8 +74,7 @@ func TestDifferentialLookups(t *testing.T) {
 	}
 }
 
-// TestLookupsOfOthers: a node does not count what other nodes' clients look for, nor what it could not
-// answer.
+// TestLookupsOfOthers: a node counts neither lookups of other nodes' clients nor those that it could not answer.
 func TestLookupsOfOthers(t *testing.T) {
 	d := newDriver(t)
 	d.do("set", "k", "v", "px", "100")

@@ -15,7 +15,7 @@ import (
 
 const oomText = "(OOM command not allowed when used memory > 'maxmemory'.)"
 
-// filled is a machine whose state takes more than its entries let it take.
+// filled returns a machine whose state exceeds the memory limit of its entries.
 func filled(t *testing.T) *driver {
 	d := newDriver(t)
 	d.do("set", "lock", "token", "px", "30000")
@@ -25,8 +25,7 @@ func filled(t *testing.T) *driver {
 	return d
 }
 
-// TestFull: when the state takes more than it may, what may make it grow is refused, and
-// all else goes on.
+// TestFull: at the memory limit, commands that may make the state grow are refused; others run.
 func TestFull(t *testing.T) {
 	d := filled(t)
 	before := d.m.st.Versions
@@ -56,7 +55,7 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// TestFullUntilItEnds: what ends makes room, at the very entry, swept or not.
+// TestFullUntilItEnds: an ended key frees its memory in the very entry, swept or not.
 func TestFullUntilItEnds(t *testing.T) {
 	d := newDriver(t)
 	d.do("set", "a", strings.Repeat("x", 10_000), "px", "100")
@@ -67,8 +66,8 @@ func TestFullUntilItEnds(t *testing.T) {
 	require.Equal(t, "OK", line(d.doLine("set b c")))
 }
 
-// TestFullScripts: a script runs, and its commands are refused as any client's. One
-// that has written already is undone, so that none leaves half of what it does.
+// TestFullScripts: a script runs, and its commands are refused like any client's. A script that has already written is
+// undone, so that none leaves half of its effects.
 func TestFullScripts(t *testing.T) {
 	const (
 		release = "if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end"
@@ -76,7 +75,7 @@ func TestFullScripts(t *testing.T) {
 			"return 0 end"
 	)
 	d := filled(t)
-	d.limits.MemoryBytes -= 1000 // a lock less is not enough
+	d.limits.MemoryBytes -= 1000 // one lock less is not enough
 	require.Equal(t, "1", line(d.do("eval", renew, "1", "lock", "token", "5000")))
 	require.Equal(t, "5000", line(d.do("pttl", "lock")))
 
@@ -98,7 +97,7 @@ func TestFullScripts(t *testing.T) {
 		require.Equal(t, `"token"`, line(d.do("get", "lock")), "what it did is undone")
 		require.Equal(t, `0`, line(d.do("exists", "a")))
 	}
-	// What it makes room for, it may use.
+	// A script may use the memory that it frees.
 	require.Equal(t, "OK", line(d.do("eval", "redis.call('del','big') return redis.call('set','a','b')", "0")))
 	d.do("set", "big", strings.Repeat("x", 10_000))
 
@@ -111,7 +110,7 @@ func TestFullScripts(t *testing.T) {
 	require.Equal(t, "1", line(d.do("eval", release, "1", "lock", "token")))
 }
 
-// TestFullWhileAScriptRuns: a script that begins with room and uses it up is undone.
+// TestFullWhileAScriptRuns: a script that reaches the limit is undone.
 func TestFullWhileAScriptRuns(t *testing.T) {
 	d := newDriver(t)
 	d.limits.MemoryBytes = 100_000
@@ -121,8 +120,8 @@ func TestFullWhileAScriptRuns(t *testing.T) {
 	require.Equal(t, before.Keys, d.m.Stats().Keys)
 }
 
-// TestFullTransactions: a transaction with a command that would be refused is refused whole, as
-// Redis does. One that uses the room up is told so where it happens.
+// TestFullTransactions: a transaction with a command that is refused when queued is refused as a whole, as in Redis.
+// One that reaches the limit gets the error at that command.
 func TestFullTransactions(t *testing.T) {
 	d := filled(t)
 	reply := d.exec(nil, []string{"del", "lock"}, []string{"set", "a", "b"})
@@ -137,7 +136,7 @@ func TestFullTransactions(t *testing.T) {
 	require.Equal(t, "[20001 "+oomText+" 1]", line(reply))
 }
 
-// TestFullByEntry: the rule is that of each entry.
+// TestFullByEntry: each entry's own limit applies.
 func TestFullByEntry(t *testing.T) {
 	d := filled(t)
 	require.Equal(t, oomText, line(d.doLine("set a b")))
@@ -147,8 +146,8 @@ func TestFullByEntry(t *testing.T) {
 	require.Equal(t, "OK", line(d.doLine("set a b")))
 }
 
-// TestUsedBytes: the count is a function of the state: the same after a restore at any point, on
-// a node that sweeps at other times, and after scripts that were undone.
+// TestUsedBytes: the count is a function of the state: equal after a restore at any point, on a node that sweeps at
+// other times, and after undone scripts.
 func TestUsedBytes(t *testing.T) {
 	rng := rand.New(rand.NewSource(1))
 	d, other := newDriver(t), newDriver(t)
@@ -207,8 +206,7 @@ func TestUsedBytes(t *testing.T) {
 	require.Equal(t, d.m.Hash(), other.m.Hash())
 }
 
-// TestStormIsCounted: leases that end together and wait to be swept count no more, from
-// the entry on that ends them.
+// TestStormIsCounted: leases that end together stop counting with the entry that ends them, before they are swept.
 func TestStormIsCounted(t *testing.T) {
 	const n = 3 * sweepLimit
 	d := newDriver(t)
@@ -223,7 +221,7 @@ func TestStormIsCounted(t *testing.T) {
 	require.NoError(t, d.m.st.Databases[0].Verify())
 }
 
-// TestPeakBytes: the peak is what the count was after the entry that left most, and stays.
+// TestPeakBytes: the peak is the largest count after an entry.
 func TestPeakBytes(t *testing.T) {
 	d := newDriver(t)
 	d.do("set", "big", strings.Repeat("x", 10_000))
@@ -234,8 +232,8 @@ func TestPeakBytes(t *testing.T) {
 	require.Equal(t, most, d.m.Stats().PeakBytes)
 }
 
-// TestScriptsAreBounded: scripts count for what they take, SCRIPT LOAD is refused when they fill the state, but not
-// those that are few, and what EVAL leaves takes a share.
+// TestScriptsAreBounded: scripts count as memory. SCRIPT LOAD is refused when they fill the state, except for a few,
+// and EVAL's scripts have a limited share.
 func TestScriptsAreBounded(t *testing.T) {
 	large := func(i int) string { return fmt.Sprintf("return '%d%s'", i, strings.Repeat("x", 22_500)) }
 	d := newDriver(t)
@@ -263,7 +261,7 @@ func TestScriptsAreBounded(t *testing.T) {
 	require.Equal(t, command.ErrOOM, d.do("script", "load", large(1000)+strings.Repeat(" ", 30_000)))
 }
 
-// TestScriptMemory: no source takes more than it counts for.
+// TestScriptMemory: no source takes more memory than is counted for it.
 func TestScriptMemory(t *testing.T) {
 	repeated := func(unit string) string {
 		function := "x=function() local a " + strings.Repeat(unit, 2000) + " end "
@@ -276,7 +274,7 @@ func TestScriptMemory(t *testing.T) {
 	} {
 		sources = append(sources, repeated(unit))
 	}
-	var shared []string // by functions that are nested
+	var shared []string // by nested functions
 	for i := range 60 {
 		shared = append(shared, fmt.Sprintf("v%d", i))
 	}

@@ -9,8 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// model is what the state machine means, written down as plainly as can be: maps,
-// a clock, and expiry by looking at every key.
+// model is the plainest form of the state machine: maps, a clock, and expiry by a loop over all keys.
 type model struct {
 	now  int64
 	keys [3]map[string]modelKey
@@ -40,7 +39,7 @@ func (m *model) advance(to int64) {
 	}
 }
 
-// put is a key's new value, which may have ended already.
+// put sets a key's new value, which may already have ended.
 func (m *model) put(db int, key string, k modelKey) {
 	if k.ends != 0 && k.ends < m.now {
 		delete(m.keys[db], key)
@@ -58,7 +57,7 @@ func flag01(b bool) string {
 	return "0"
 }
 
-// run answers a command line as [line] writes replies.
+// run returns the reply to a command line, in the form of [line].
 func (m *model) run(db int, words []string) string {
 	key := ""
 	if len(words) > 1 {
@@ -216,7 +215,7 @@ func quoteOrNil(value string, there bool) string {
 	return strconv.Quote(value)
 }
 
-// modelLine is a random command line that the model knows.
+// modelLine returns a random command line that the model implements.
 func modelLine(rng *rand.Rand) []string {
 	key := func() string { return pick(rng, []string{"a", "b", "c", "d"}) }
 	value := func() string { return pick(rng, []string{"1", "2", "x", ""}) }

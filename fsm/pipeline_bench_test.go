@@ -12,11 +12,11 @@ import (
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
-// workload makes the commands of a benchmark, one after another, beside n keys of others.
+// workload generates the commands of a benchmark, beside n keys of others.
 type workload struct {
 	name string
 	fill func(d *driver, n int)
-	// next appends command number i; each one is a millisecond of cluster time.
+	// next appends command number i; each takes a millisecond of cluster time.
 	next func(body []byte, rng *rand.Rand, i, n int) []byte
 }
 
@@ -26,7 +26,7 @@ func anyLock(rng *rand.Rand, n int) string { return "lock:" + strconv.Itoa(rng.I
 
 var workloads = []workload{
 	{"fresh", func(*driver, int) {}, func(body []byte, _ *rand.Rand, i, n int) []byte {
-		// Each ends when n more have come: there are always n.
+		// The key ends after n more commands, so there are always n keys.
 		return requestFrom(body, 0, 5, "set", "fresh:"+strconv.Itoa(i), "0123456789abcdef", "NX", "PX", strconv.Itoa(n))
 	}},
 	{"taken", fillLocks, func(body []byte, rng *rand.Rand, _, n int) []byte {
@@ -53,8 +53,8 @@ var workloads = []workload{
 	}},
 }
 
-// entries makes count commands, from number first on: each entry has batches of up to 16, as
-// pipelines make them, and size commands. It moves the driver on.
+// entries returns count commands, from number first on, in entries of size commands and batches of up to 16. It
+// advances the driver.
 func (w *workload) entries(d *driver, first, count, size, n int) (entries [][]byte) {
 	rng := rand.New(rand.NewSource(int64(first)))
 	var body []byte
@@ -74,9 +74,8 @@ func (w *workload) entries(d *driver, first, count, size, n int) (entries [][]by
 	return entries
 }
 
-// BenchmarkPipeline is the cost of a command that is applied, without making the
-// entry: cpu-ns/op is what the process used, garbage collection included, and says
-// more than ns/op on a machine that others use.
+// BenchmarkPipeline measures an applied command without the cost of making the entry. cpu-ns/op is the CPU time of the
+// process, including garbage collection, and is more precise than ns/op on a shared machine.
 func BenchmarkPipeline(b *testing.B) {
 	for _, w := range workloads {
 		for _, n := range []int{10, 1000, 1_000_000} {
@@ -84,7 +83,7 @@ func BenchmarkPipeline(b *testing.B) {
 			done := 0
 			for _, size := range []int{1, 16, 64, 1000} {
 				b.Run(fmt.Sprintf("%s/keys=%d/entry=%d", w.name, n, size), func(b *testing.B) {
-					if d == nil { // else another size has filled it
+					if d == nil { // otherwise a previous size has filled it
 						d = newDriver(b)
 						w.fill(d, n)
 						if w.name == "fresh" {

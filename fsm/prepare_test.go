@@ -11,18 +11,18 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// sourceOf is a source of a length, another for each number.
+// sourceOf returns a source of a length, different for each number.
 func sourceOf(number, length int) string {
 	head := fmt.Sprintf("return %d --", number)
 	return head + strings.Repeat("x", length-len(head))
 }
 
-// TestPrepared: what an entry has the budget to compile is compiled before it is applied, and not again.
+// TestPrepared: what an entry may compile within its budget is compiled before it is applied, and not again.
 func TestPrepared(t *testing.T) {
 	const large, half = LargeSource, (1 << 26) / compileWork / 2
 	for name, c := range map[string]struct {
 		bodies [][]byte
-		want   string // which sources are compiled ahead, by their numbers
+		want   string // the numbers of the sources compiled in advance
 		not    string
 	}{
 		"eval, load": {[][]byte{
@@ -71,7 +71,7 @@ func TestPrepared(t *testing.T) {
 		}
 		require.Equal(t, fmt.Sprint(m.Apply(w.Bytes(), clientless{})), fmt.Sprint(d.m.Apply(w.Bytes(), clientless{})))
 		require.Equal(t, m.Hash(), d.m.Hash(), "to prepare changes nothing")
-		for n, program := range programs { // unordered: looks at each
+		for n, program := range programs { // unordered: checks each
 			if s := d.m.st.scripts.find(scriptSHA(source(n))); s != nil {
 				require.Same(t, program, s.program, name)
 			}
@@ -80,7 +80,7 @@ func TestPrepared(t *testing.T) {
 	newMachine().Prepare([]byte(strings.Repeat("\x04eval", LargeSource)))
 }
 
-// TestKnownSourcesAreNotCompiled: a source that the state has is compiled already.
+// TestKnownSourcesAreNotCompiled: a source in the state is already compiled.
 func TestKnownSourcesAreNotCompiled(t *testing.T) {
 	d := newDriver(t)
 	source, body := sourceOf(1, LargeSource), request(nil, 0, "eval", sourceOf(1, LargeSource), "0")
@@ -89,7 +89,7 @@ func TestKnownSourcesAreNotCompiled(t *testing.T) {
 	require.True(t, d.m.Compiled(source))
 	require.Equal(t, "[1]", lines(d.apply(body)))
 	for range 2 {
-		d.m = restored(t, d.m) // has compiled nothing by itself
+		d.m = restored(t, d.m) // has compiled nothing itself
 		require.True(t, d.m.Compiled(source))
 		require.NoError(t, d.m.Compile(source))
 		d.m.PrepareBatch(body)
@@ -100,7 +100,7 @@ func TestKnownSourcesAreNotCompiled(t *testing.T) {
 	require.Error(t, d.m.Compile(strings.Repeat("(", LargeSource)))
 }
 
-// TestReadsArePrepared: no entry waits for a read that compiles.
+// TestReadsArePrepared: a read compiles without blocking entries.
 func TestReadsArePrepared(t *testing.T) {
 	d := newDriver(t)
 	reply, _ := d.read("eval_ro", sourceOf(7, LargeSource), "0")

@@ -13,14 +13,14 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// renewed is the machine of a driver in another cluster, which a client of another node uses.
+// renewed returns the driver's machine in a new cluster, with a client of another node.
 func renewed(t *testing.T, d *driver, r Renewal) (*driver, Renewed) {
 	t.Helper()
 	m := restored(t, d.m)
 	r.AtMillis = cmp.Or(r.AtMillis, d.nowMillis+d.wallOffset)
 	done, err := m.Renew(r)
 	require.NoError(t, err)
-	m = restored(t, m) // what the new cluster reads
+	m = restored(t, m) // as the new cluster reads it
 	for _, db := range m.st.Databases {
 		require.NoError(t, db.Verify())
 	}
@@ -69,7 +69,7 @@ func TestRenewalLeasesOnlyGetLonger(t *testing.T) {
 	require.Equal(t, 1, after.m.Survey(0).Keys(), "for good")
 }
 
-// TestRenewalOfManyKeys has more keys than a renewal holds at a time.
+// TestRenewalOfManyKeys has more keys than a renewal keeps in memory at a time.
 func TestRenewalOfManyKeys(t *testing.T) {
 	ended := newDriver(t)
 	ended.fill("k", sweepLimit+5, 1)
@@ -142,8 +142,8 @@ func TestRenewalOfLocks(t *testing.T) {
 	require.Greater(t, after.do("lock.acquire", "free", "me", "PX", "1000").Num, fence+FenceJump)
 }
 
-// TestRenewedTwice: of two clusters that begin with one state, the later one gives out larger fences than all that the
-// former one can have given out, however soon it begins.
+// TestRenewedTwice: of two clusters that begin with one state, the later issues larger fences than the earlier can have
+// issued, however soon it begins.
 func TestRenewedTwice(t *testing.T) {
 	d := newDriver(t)
 	d.do("lock.acquire", "held", "me", "PX", "30000")
@@ -209,7 +209,7 @@ func TestSurvey(t *testing.T) {
 	require.Equal(t, "my:Fence", d.m.Survey(1).FenceKeys[0].Key)
 }
 
-// TestRenewalKeepsAccounts: a key counts for the user who created it, also if its number grows.
+// TestRenewalKeepsAccounts: a key counts for the user who created it, also if its number is raised.
 func TestRenewalKeepsAccounts(t *testing.T) {
 	d := newDriver(t)
 	alice := d.member("alice", 9, 0, 0)

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// scanAll walks a whole scan and calls between after every step.
+// scanAll performs a whole scan and calls between after every step.
 func scanAll(d *driver, between func(), options ...string) (keys []string) {
 	cursor := "0"
 	for {
@@ -56,9 +56,8 @@ func TestScanReturnsEveryKeyOnce(t *testing.T) {
 	require.Len(t, scanAll(d, func() {}, "type", "STRING"), 1000)
 }
 
-// TestScanKeepsItsPromise: what is there during the whole scan is returned, once,
-// while other keys come and go, and also when each step is answered by another
-// node, which knows the log and nothing of the scan.
+// TestScanKeepsItsPromise: keys present during the whole scan are returned once, while others come and go, and also if
+// each step is answered by another node, which has no state of the scan.
 func TestScanKeepsItsPromise(t *testing.T) {
 	for seed := range int64(20) {
 		rng := rand.New(rand.NewSource(seed))
@@ -83,13 +82,13 @@ func TestScanKeepsItsPromise(t *testing.T) {
 	}
 }
 
-// Keys that share a position come in one reply: the cursor cannot part them.
+// Keys with the same position come in one reply, since the cursor cannot separate them.
 func TestScanSamePosition(t *testing.T) {
 	d := newDriver(t)
 	for i := range 100 {
 		d.do("set", fmt.Sprint(i), "v")
 	}
-	// No two real keys are known whose hashes share 53 bits, so lie about them.
+	// No two real keys are known whose hashes share 53 bits, so the test fakes them.
 	var items []keyspace.Item
 	db := d.m.st.Databases[0]
 	db.Ascend(0, 0, 0, func(it *keyspace.Item) bool {
@@ -145,7 +144,7 @@ func TestHostilePattern(t *testing.T) {
 	require.Equal(t, work, d.charged(), "it ends with the pattern")
 }
 
-// TestListPassesManyKeys: LOCK.LIST goes on in another call where a stock lock stands behind many other keys.
+// TestListPassesManyKeys: LOCK.LIST continues in another call if a stock lock comes after many other keys.
 func TestListPassesManyKeys(t *testing.T) {
 	d := newDriver(t)
 	d.fill("k", 2*maxPassedKeys+100, 1<<40)

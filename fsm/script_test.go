@@ -22,8 +22,7 @@ func (d *driver) eval(source string, keys ...string) protocol.Value {
 
 const endless = "while true do end"
 
-// TestOverrunLeavesNothing: whatever a script did before it ran over its budget
-// is undone, and even that it was ever seen.
+// TestOverrunLeavesNothing: a script that exceeds its budget is undone completely, including its place in the cache.
 func TestOverrunLeavesNothing(t *testing.T) {
 	for _, what := range []string{
 		"redis.call('set','a','changed')",
@@ -55,7 +54,7 @@ func TestOverrunLeavesNothing(t *testing.T) {
 		require.True(t, reply.IsError(), what)
 		require.Contains(t, reply.Str, "budget")
 		require.Equal(t, versions, d.m.st.Versions, what)
-		// The session knows of the batch; all else is as it was.
+		// The session records the batch; everything else is unchanged.
 		require.Equal(t, seq+1, d.seq)
 		d.m.st.sessions[0].low, d.m.st.sessions[0].applied = seq, []appliedRange{{seq, seq + 1}}
 		require.Equal(t, before, d.m.Hash(), what)
@@ -79,7 +78,7 @@ func TestOverrunInTransaction(t *testing.T) {
 	require.Equal(t, `["1" nil "1"]`, line(d.do("mget", "before", "during", "after")))
 }
 
-// A script that fails keeps what it did, as in Redis.
+// A failed script keeps its writes, as in Redis.
 func TestFailureKeepsWrites(t *testing.T) {
 	d := newDriver(t)
 	require.True(t, d.eval("redis.call('set','a','1') redis.call('nosuch')").IsError())
@@ -87,7 +86,7 @@ func TestFailureKeepsWrites(t *testing.T) {
 	require.Equal(t, `["1" "1"]`, line(d.do("mget", "a", "b")))
 }
 
-// What commands do inside one call is bounded as well, and pcall does not help.
+// The work of commands in one call is bounded as well, and pcall does not help.
 func TestWorkOfCommandsIsBounded(t *testing.T) {
 	protocoltest.SkipShort(t, "large values")
 	d := newDriver(t)
@@ -123,7 +122,7 @@ func TestSelectDoesNotLeak(t *testing.T) {
 	require.Equal(t, `"in five"`, line(d.do("get", "a")))
 }
 
-// TestReadOnlyScripts run beside each other and beside entries, and write nothing.
+// TestReadOnlyScripts: they run concurrently with each other and with entries, and write nothing.
 func TestReadOnlyScripts(t *testing.T) {
 	d := newDriver(t)
 	d.do("set", "a", "1")
@@ -178,7 +177,7 @@ func TestScriptCache(t *testing.T) {
 	evaluated := scriptSHA("return 'evaluated'")
 	require.Equal(t, "[1 1 0]", line(d.do("script", "exists", strings.ToUpper(sha), evaluated, "none")))
 
-	// A node that starts from the snapshot has them too.
+	// A node that is restored from the snapshot has them too.
 	d.m = restored(t, d.m)
 	require.Equal(t, `"loaded"`, line(d.do("evalsha", sha, "0")))
 	require.Equal(t, `"evaluated"`, line(d.do("evalsha", evaluated, "0")))
@@ -189,7 +188,7 @@ func TestScriptCache(t *testing.T) {
 	require.Equal(t, errNoScript, d.do("evalsha", sha, "0"))
 }
 
-// Generated sources do not fill the memory, and do not push out what is in use.
+// Generated sources neither fill the memory nor evict scripts in use.
 func TestEvaluatedScriptsAreForgotten(t *testing.T) {
 	d := newDriver(t)
 	loaded := d.do("script", "load", "return 'loaded'").Str
@@ -206,13 +205,13 @@ func TestEvaluatedScriptsAreForgotten(t *testing.T) {
 	require.Equal(t, maxRemembered+1, d.m.st.scripts.bySHA.Len())
 	require.Equal(t, "[1 1 0 0 1]", line(d.do("script", "exists", loaded, used, scriptSHA("return 'unused'"),
 		scriptSHA("return 0"), scriptSHA(fmt.Sprintf("return %d", 3*maxRemembered-1)))))
-	// By size too.
+	// The same holds for their sizes.
 	for i := range 20 {
 		d.eval(fmt.Sprintf("return %d --%s", i, strings.Repeat("x", maxRememberedBytes/10)))
 	}
 	require.LessOrEqual(t, d.m.st.scripts.rememberedBytes, maxRememberedBytes)
 	require.NoError(t, d.m.st.scripts.verify())
-	// SCRIPT LOAD of one that was evaluated keeps it.
+	// SCRIPT LOAD of an evaluated script keeps it.
 	d.eval("return 'kept'")
 	kept := d.do("script", "load", "return 'kept'").Str
 	for i := range maxRemembered {
@@ -220,7 +219,7 @@ func TestEvaluatedScriptsAreForgotten(t *testing.T) {
 	}
 	require.Equal(t, `"kept"`, line(d.do("evalsha", kept, "0")))
 	require.NoError(t, d.m.st.scripts.verify())
-	// A read notes no use, in an entry or beside.
+	// A read records no use, in an entry or outside.
 	turns := d.m.st.scripts.turns
 	for _, words := range [][]string{{"eval_ro", "return -1", "0"}, {"evalsha_ro", scriptSHA("return -1"), "0"}} {
 		require.Equal(t, protocol.Integer(-1), d.do(words...))
@@ -254,15 +253,14 @@ func TestLoadedScriptsAreBounded(t *testing.T) {
 	require.LessOrEqual(t, sc.loadedBytes, maxLoadedBytes)
 
 	*sc = newScriptCache()
-	for _, turn := range []uint64{0, 0, 1, 2, 0} { // one in the place of another
+	for _, turn := range []uint64{0, 0, 1, 2, 0} { // one replaces another
 		sc.turns = turn
 		sc.add(compile("return 1", scriptSHA("return 1"), turn))
 		require.NoError(t, sc.verify())
 	}
 }
 
-// A source that is no script is refused before it gets into the log, and by the
-// state machine if it did.
+// An invalid source is refused before the log, and by the state machine.
 func TestBadScript(t *testing.T) {
 	d := newDriver(t)
 	err := newMachine().Compile("return (")
@@ -274,8 +272,7 @@ func TestBadScript(t *testing.T) {
 	require.NoError(t, newMachine().Compile(compareAndDelete))
 }
 
-// How long a script may run is what the entry says, for reads what the newest entry said, and else the default. The
-// error names the flag.
+// The entry limits a script's steps; for reads the newest entry does, or else the default. The error names the flag.
 func TestEntrySaysHowLongScriptsRun(t *testing.T) {
 	d := newDriver(t)
 	loop := func(n int) string { return fmt.Sprintf("for i=1,%d do end return 1", n) }
@@ -304,8 +301,8 @@ func TestEntrySaysHowLongScriptsRun(t *testing.T) {
 	require.Equal(t, protocol.Integer(60<<20), d.eval("return #string.rep('x', 60 * 2^20)", "k"), "64 MiB at least")
 }
 
-// Housekeeping as in bull 4: clean() has one script remove all finished jobs. At 100,000 jobs it takes 21 million
-// steps, 78 MB and more work in commands than any other stock script; dramatiq's dispatch and the reaper of
+// This is housekeeping as in bull 4: clean() has one script remove all finished jobs. At 100,000 jobs it takes 21
+// million steps, 78 MB and more work in commands than any other stock script; dramatiq's dispatch and the reaper of
 // sidekiq-unique-jobs take 5 to 7 million steps.
 func TestHousekeepingFitsTheDefaultBudget(t *testing.T) {
 	protocoltest.SkipShort(t, "100,000 jobs")

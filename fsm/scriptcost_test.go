@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
-// TestScriptWork: a node remembers what scripts cost that are much work, and forgets what has become little.
+// TestScriptWork: a node remembers the cost of expensive scripts, and forgets those that have become cheap.
 func TestScriptWork(t *testing.T) {
 	d := newDriver(t)
 	const source = "for i = 1, ARGV[1] do end return 1"
@@ -42,7 +42,7 @@ func TestScriptWork(t *testing.T) {
 	d.do("eval", "while true do end", "0")
 	require.NotZero(t, d.m.ScriptWork([]byte("while true do end"), nil), "it failed, and was much work")
 	costs := &d.m.costs
-	for i := range 2*maxCosts - 1 { // those of before, a new table, and all but one of its places
+	for i := range 2*maxCosts - 1 { // the old ones, and a new table but for one place
 		costs.note(fmt.Sprint(i), MuchWork, 1)
 	}
 	require.LessOrEqual(t, len(costs.runs), maxCosts)
@@ -54,8 +54,8 @@ func TestScriptWork(t *testing.T) {
 	require.Len(t, costs.runs, maxCosts, "a known script needs no place")
 }
 
-// TestWorkOfAScriptIsByItsWords: who runs the script of a library with thousands of keys does not make it much work for
-// other clients of the library.
+// TestWorkOfAScriptIsByItsWords: a call of a library's script with thousands of keys does not make it expensive for the
+// library's other clients.
 func TestWorkOfAScriptIsByItsWords(t *testing.T) {
 	d := newDriver(t)
 	const acquire = `for i, key in ipairs(KEYS) do if redis.call("exists", key) == 1 then return 0 end end

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// TestSessionAgainstSet compares with a set of numbers.
+// TestSessionAgainstSet compares a session with a set of numbers.
 func TestSessionAgainstSet(t *testing.T) {
 	for seed := range int64(200) {
 		rng := rand.New(rand.NewSource(seed))
@@ -35,7 +35,7 @@ func TestSessionAgainstSet(t *testing.T) {
 	}
 }
 
-// A node whose batches arrive in order costs one span however many they are.
+// Batches that arrive in order take one span, however many they are.
 func TestSessionStaysSmall(t *testing.T) {
 	var ss sessions
 	for seq := range uint64(10_000) {
@@ -43,13 +43,13 @@ func TestSessionStaysSmall(t *testing.T) {
 		require.True(t, ss.begin(&b))
 	}
 	require.Len(t, ss[0].applied, 1)
-	// Even if every other batch never arrives.
+	// So it does if every other batch never arrives.
 	for seq := uint64(20_000); seq < 60_000; seq += 2 {
 		b := protocol.Batch{Origin: origin, Low: 0, Seq: seq}
 		require.True(t, ss.begin(&b))
 	}
 	require.LessOrEqual(t, len(ss[0].applied), maxRanges)
-	// None is applied again, those neither that were too many to be remembered one by one.
+	// None is applied again, not even those too many to be remembered individually.
 	for seq := uint64(20_000); seq < 60_000; seq += 2 {
 		b := protocol.Batch{Origin: origin, Seq: seq}
 		require.True(t, ss.done(origin, seq))
@@ -58,8 +58,8 @@ func TestSessionStaysSmall(t *testing.T) {
 	require.NoError(t, ss[0].verify())
 }
 
-// What a previous incarnation of a node proposed counts as done, whatever its number: it will never
-// be applied any more.
+// Batches of a node's previous incarnation count as applied, whatever their number, since they will never be applied
+// again.
 func TestFormerLifeIsDone(t *testing.T) {
 	var ss sessions
 	ss.begin(&protocol.Batch{Origin: protocol.Incarnation{Node: "a", Epoch: 2}, Seq: 5})
@@ -83,21 +83,21 @@ func TestSessionsAreOrdered(t *testing.T) {
 	require.Equal(t, []string{"a", "b", "c", "d"}, names)
 }
 
-// TestNewLifeBeginsWithNothingApplied: the numbers of a new incarnation begin again.
+// TestNewLifeBeginsWithNothingApplied: a new incarnation's numbers start again.
 func TestNewLifeBeginsWithNothingApplied(t *testing.T) {
 	var ss sessions
 	batch := func(epoch, seq uint64) bool {
 		return ss.begin(&protocol.Batch{Origin: protocol.Incarnation{Node: "n1", Epoch: epoch}, Low: 1, Seq: seq})
 	}
-	require.True(t, batch(1, 3)) // a gap before it: it is not below the floor
+	require.True(t, batch(1, 3)) // after a gap, so not below the floor
 	require.False(t, batch(1, 3))
 	require.True(t, batch(2, 3))
 	require.True(t, batch(2, 1))
 	require.False(t, batch(1, 4))
 }
 
-// TestFormerLivesLeave: who waited in a previous incarnation of a node leaves with the first batch of the next, also in
-// a snapshot's state, which may be older than what the machine has seen.
+// TestFormerLivesLeave: waiters of a node's previous incarnation leave with the first batch of the next, also from a
+// snapshot that is older than what the machine has seen.
 func TestFormerLivesLeave(t *testing.T) {
 	d := newDriver(t)
 	require.Equal(t, protocol.Integer(1), d.doLine("lock-command 1 0 0 lock.acquire k me px 60000"))

@@ -21,19 +21,19 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// restored is another machine with the state of m, which counts as m does.
+// restored returns another machine with the state and the counts of m.
 func restored(t testing.TB, m *machine) *machine {
 	t.Helper()
 	other := newMachine()
 	require.NoError(t, other.Restore(bytes.NewReader(dump(t, m))))
 	want, got := m.Stats(), other.Stats()
-	want.Expired, want.Hits, want.Misses, want.PeakBytes = 0, 0, 0, got.PeakBytes // since the start
+	want.Expired, want.Hits, want.Misses, want.PeakBytes = 0, 0, 0, got.PeakBytes // counted since the start
 	require.Equal(t, want, got)
 	require.Equal(t, lockStatsOf(m.st.Locks), lockStatsOf(other.st.Locks))
 	return other
 }
 
-// furnished is a machine that has some of everything.
+// furnished returns a machine with some of everything.
 func furnished(t testing.TB) *driver {
 	d := newDriver(t)
 	g := newGenerator(42, "", "flushall", "flushdb", "script|flush")
@@ -86,8 +86,7 @@ func TestSnapshotRoundTrip(t *testing.T) {
 	require.NotEqual(t, d.m.Hash(), other.Hash())
 }
 
-// A snapshot does not change while entries are applied, and costs what it costs
-// however many keys there are.
+// A snapshot does not change while entries are applied, and its cost does not depend on the number of keys.
 func TestSnapshotStandsStill(t *testing.T) {
 	d := furnished(t)
 	want := dump(t, d.m)
@@ -132,7 +131,7 @@ func TestRestoreRefusesDamage(t *testing.T) {
 	for i := range good {
 		for bit := range 8 {
 			if i == len(snapshotMagic) || i == len(snapshotMagic)+1 {
-				continue // the versions, below
+				continue // versions are checked below
 			}
 			bad := bytes.Clone(good)
 			bad[i] ^= 1 << bit
@@ -158,8 +157,7 @@ func TestRestoreRefusesDamage(t *testing.T) {
 	require.Equal(t, d.m.Hash(), target.m.Hash())
 }
 
-// resum gives a damaged stream a checksum that fits, so that what is wrong must
-// be found by other means.
+// resum gives a damaged stream a valid checksum, so that other checks must detect the damage.
 func resum(b []byte) []byte {
 	body := b[:len(b)-sha256.Size]
 	sum := sha256.Sum256(body)
@@ -308,7 +306,7 @@ func put(st *state, deadlineMillis int64, version uint64, account int) {
 func TestRestoreOfTooLongNumber(t *testing.T) {
 	b := []byte(snapshotMagic + "\x01\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01")
 	require.ErrorIs(t, newMachine().Restore(bytes.NewReader(b)), ErrCorruptSnapshot)
-	// Equal states have equal bytes, so a number has one spelling alone.
+	// Equal states have equal bytes, so a number has only one encoding.
 	for clusterTime, right := range map[string]bool{
 		"\x00": true, "\x80\x01": true, "\x80\x00": false, strings.Repeat("\xff", 9) + "\x01": true,
 		strings.Repeat("\xff", 9) + "\x02": false, strings.Repeat("\xff", 10): false,
@@ -342,7 +340,7 @@ func TestRestoreOfCreations(t *testing.T) {
 	}
 }
 
-// A length that lies costs no memory.
+// A wrong length allocates no memory.
 func TestRestoreOfLyingLength(t *testing.T) {
 	b := []byte(snapshotMagic + "\x01\x01\x00\x00\x00" + string(make([]byte, protocol.MaxDatabases+1)) +
 		"\x01\xff\xff\xff\xff\xff\xff\xff\xff\x7f")
@@ -391,7 +389,7 @@ func TestRestoreReportsReadErrors(t *testing.T) {
 	require.ErrorIs(t, newMachine().Restore(brokenReader{bytes.NewReader(b)}), errDisk, "the end must be the end")
 }
 
-// sampledKinds is a machine with a little of everything but locks.
+// sampledKinds returns a machine with some of everything except locks.
 func sampledKinds(t *testing.T) *driver {
 	d := sampled(t)
 	d.place("hash", newHash("f", "v"))
@@ -409,7 +407,7 @@ func sampledKinds(t *testing.T) *driver {
 	return d
 }
 
-// sampled is a machine with strings, scripts, and databases that were swapped.
+// sampled returns a machine with strings, scripts, and swapped databases.
 func sampled(t *testing.T) *driver {
 	d := newDriver(t)
 	d.do("set", "lock", "token", "px", "30000")
@@ -424,7 +422,7 @@ func sampled(t *testing.T) *driver {
 	return d
 }
 
-// Cursors and snapshots rest on the hash of keys, on every processor alike.
+// Cursors and snapshots depend on the hash of keys, on every processor.
 func TestHashIsFixed(t *testing.T) {
 	for key, want := range map[string]uint64{
 		"":      0x2d06800538d394c2,
@@ -435,7 +433,7 @@ func TestHashIsFixed(t *testing.T) {
 	}
 }
 
-// TestSnapshotKeepsItsScripts: the cache of scripts goes on without the snapshot.
+// TestSnapshotKeepsItsScripts: later changes of the script cache do not affect the snapshot.
 func TestSnapshotKeepsItsScripts(t *testing.T) {
 	d := newDriver(t)
 	d.do("script", "load", "return 1")
@@ -448,8 +446,8 @@ func TestSnapshotKeepsItsScripts(t *testing.T) {
 	require.NotEqual(t, want, d.m.Hash())
 }
 
-// TestVersionOfTheCluster: it is the newest version of the entries, never falls, and older entries behind newer ones
-// have the meaning of the newer. Snapshots keep it.
+// TestVersionOfTheCluster: it is the newest version of the entries and never falls. Older entries after newer ones have
+// the newer meaning. Snapshots keep it.
 func TestVersionOfTheCluster(t *testing.T) {
 	d := newDriver(t)
 	of := func(want byte, wantFresh bool) {
@@ -485,10 +483,10 @@ func TestVersionOfTheCluster(t *testing.T) {
 	applied(protocol.EntryVersion, protocol.EntryVersion+1)
 }
 
-// emptyTables are the bytes of waits, locks and history without any.
+// emptyTables is the size of waits, locks and history without content.
 const emptyTables = 4 + 9 + 13
 
-// streamOf is a snapshot whose first database has one item, given by its bytes.
+// streamOf returns a snapshot whose first database has one item, given by its bytes.
 func streamOf(item string) []byte {
 	var b []byte
 	b = append(b, snapshotMagic...)
@@ -501,7 +499,7 @@ func streamOf(item string) []byte {
 	return resum(append(b, make([]byte, sha256.Size)...))
 }
 
-// words are saved words.
+// words encodes words of a collection.
 func words(kind keyspace.Kind, all ...string) string {
 	b := []byte{byte(kind), byte(len(all))}
 	for _, w := range all {
@@ -511,7 +509,7 @@ func words(kind keyspace.Kind, all ...string) string {
 	return string(b)
 }
 
-// TestRestoreOfCollections: words that no collection saves are refused, and nothing else is.
+// TestRestoreOfCollections: words that no collection saves are refused, and no others.
 func TestRestoreOfCollections(t *testing.T) {
 	const key, tail = "\x01k", "\x00\x01\x00" // no deadline, version 1, no mark
 	for item, right := range map[string]bool{
@@ -549,7 +547,7 @@ func TestRestoreOfCollections(t *testing.T) {
 	}
 }
 
-// TestRestoreOfLyingCollection: the number of words and the length of a word cost no memory.
+// TestRestoreOfLyingCollection: a wrong number of words or length of a word allocates no memory.
 func TestRestoreOfLyingCollection(t *testing.T) {
 	huge := string(binary.AppendUvarint(nil, 1<<62))
 	for _, kind := range []keyspace.Kind{keyspace.KindHash, keyspace.KindSet, keyspace.KindList, keyspace.KindSortedSet} {
@@ -559,7 +557,7 @@ func TestRestoreOfLyingCollection(t *testing.T) {
 			"\x01k" + string(rune(kind)) + huge + strings.Repeat("\x09hashtable", 2),
 		} {
 			stream := streamOf(item)
-			allocated := testing.AllocsPerRun(1, func() { // and would run out of memory
+			allocated := testing.AllocsPerRun(1, func() { // which would run out of memory
 				require.ErrorIs(t, newMachine().Restore(bytes.NewReader(stream)), ErrCorruptSnapshot)
 			})
 			require.Less(t, allocated, 10_000.0)
@@ -567,7 +565,7 @@ func TestRestoreOfLyingCollection(t *testing.T) {
 	}
 }
 
-// TestRestoredCollectionsGoOn: a collection from a snapshot is as good as the first.
+// TestRestoredCollectionsGoOn: a restored collection can be changed like any other.
 func TestRestoredCollectionsGoOn(t *testing.T) {
 	d := furnished(t)
 	d.m = restored(t, d.m)

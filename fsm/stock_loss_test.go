@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// take takes stock locks as a client of connection 5.
+// take acquires stock locks as a client of connection 5.
 func (d *driver) take(px string, keys ...string) {
 	d.t.Helper()
 	var body []byte
@@ -29,7 +29,7 @@ func numbered(n int) (keys []string) {
 	return keys
 }
 
-// TestManyStockLosses: what is lost at once takes ten rows, by whichever way; and stock locks do not push out native
+// TestManyStockLosses: simultaneous losses take ten rows, whatever the reason, and stock locks do not evict native
 // ones.
 func TestManyStockLosses(t *testing.T) {
 	d := newDriver(t)
@@ -53,7 +53,7 @@ func TestManyStockLosses(t *testing.T) {
 	for db, keys := range [][]string{numbered(maxFlushedKeys + 2000), numbered(3), nil, numbered(maxFlushedKeys)} {
 		d.db = db
 		d.take("1000", keys...)
-		for i := range len(keys) { // no locks, and no keys of SET NX
+		for i := range len(keys) { // neither locks nor keys of SET NX
 			d.do("set", fmt.Sprint("other", i), "x")
 			d.do("setnx", fmt.Sprint("another", i), "x")
 		}
@@ -80,7 +80,7 @@ func TestManyStockLosses(t *testing.T) {
 	require.Equal(t, d.m.Stats().UsedBytes, m.Stats().UsedBytes)
 }
 
-// TestFlushedStockLocks: all that were there are counted, also behind the keys that are looked at.
+// TestFlushedStockLocks: all flushed locks are counted, also those after the keys that are visited.
 func TestFlushedStockLocks(t *testing.T) {
 	for _, n := range []int{11, maxFlushedKeys - 1, maxFlushedKeys, maxFlushedKeys + 500} {
 		d := newDriver(t)
@@ -95,7 +95,8 @@ func TestFlushedStockLocks(t *testing.T) {
 	}
 }
 
-// TestStockLossesAreBounded in bytes, whatever the lengths of keys and tokens, and hold no memory of the items.
+// TestStockLossesAreBounded: their bytes are limited, whatever the lengths of keys and tokens, and they share no memory
+// with items.
 func TestStockLossesAreBounded(t *testing.T) {
 	d := newDriver(t)
 	d.do("del", "k")
@@ -114,8 +115,8 @@ func TestStockLossesAreBounded(t *testing.T) {
 	require.Equal(t, []int{4, 1024}, []int{len(rows[1]["key"]), len(rows[1]["owner"])})
 }
 
-// TestReleaseInATransaction: a client that watches the lock, and looks at it, before it deletes the lock is taken for
-// the holder, whatever its connection.
+// TestReleaseInATransaction: a client that watches a lock and reads it before deleting it counts as the holder,
+// whatever its connection.
 func TestReleaseInATransaction(t *testing.T) {
 	d := newDriver(t)
 	watches := func(key string) []protocol.Watch {
@@ -134,7 +135,7 @@ func TestReleaseInATransaction(t *testing.T) {
 	require.Len(t, d.history(10), 1, "the transaction is over")
 }
 
-// TestHistoryIsFresh: a read that meets a lease whose end the log does not know yet waits for the log.
+// TestHistoryIsFresh: a read of a lease whose end the log has not reached waits for the log.
 func TestHistoryIsFresh(t *testing.T) {
 	d := newDriver(t)
 	d.do("set", "plain", "x", "PX", "500")
@@ -153,7 +154,7 @@ func TestHistoryIsFresh(t *testing.T) {
 	require.Len(t, v.Elems[1].Elems, 1)
 }
 
-// BenchmarkStockEnds is an entry in which as many stock locks end as an entry removes, each at another instant.
+// BenchmarkStockEnds measures an entry in which the maximum of stock locks ends, each at another instant.
 func BenchmarkStockEnds(b *testing.B) {
 	for b.Loop() {
 		b.StopTimer()

@@ -26,17 +26,17 @@ func requestFrom(body []byte, db int, conn uint64, words ...string) []byte {
 	return protocol.AppendRequest(body, protocol.Head{DB: db, Conn: int64(conn)}, r.Args[0], args)
 }
 
-// mark is the mark of a key in database 0.
+// mark returns the mark of a key in database 0.
 func (d *driver) mark(key string) (keyspace.Mark, bool) {
 	return d.m.st.Databases[0].Find(keyspace.Hash(key), key).Mark()
 }
 
-// TestMarksCostLittle: a held stock lock takes at most 24 bytes more than without its mark, and taking and releasing it
-// allocates no more.
+// TestMarksCostLittle: a mark adds at most 24 bytes to a held stock lock, and no allocation to acquiring and releasing
+// it.
 func TestMarksCostLittle(t *testing.T) {
 	cost := func(marked bool, key, token string) (bytes int64, allocations float64) {
 		d := newDriver(t)
-		d.nowMillis = 365 * 24 * 3600 * 1000 // a cluster of a year
+		d.nowMillis = 365 * 24 * 3600 * 1000 // a cluster of one year
 		take := request(nil, 0, "set", key, token, "PX", "30000")
 		if marked {
 			take = requestFrom(nil, 0, 123_456, "set", key, token, "NX", "PX", "30000")
@@ -70,14 +70,14 @@ func TestMarksCostLittle(t *testing.T) {
 	}
 }
 
-// TestScriptTakesSeveralHashes: each of a few hashes that a script made, and gave an end, is a stock lock.
+// TestScriptTakesSeveralHashes: each of a few hashes that a script created with a TTL is a stock lock.
 func TestScriptTakesSeveralHashes(t *testing.T) {
 	d := newDriver(t)
 	d.do("eval", "for i=1,4 do redis.call('hset','h'..i,'f',1) end for i=1,4 do redis.call('pexpire','h'..i,30000) end", "0")
 	require.Equal(t, 4, d.m.st.Databases[0].Marks())
 }
 
-// TestScriptThatOnlyClaims takes a lock by a SET without NX, too. After another write, such a SET stores a string.
+// TestScriptThatOnlyClaims: a SET without NX acquires a lock, too, unless the script has written before.
 func TestScriptThatOnlyClaims(t *testing.T) {
 	for write, locks := range map[string]int{"": 2, "redis.call('del','x')": 1, "redis.call('set','x','2')": 1} {
 		d := newDriver(t)
@@ -87,7 +87,7 @@ func TestScriptThatOnlyClaims(t *testing.T) {
 	}
 }
 
-// TestMarkOfEveryDatabase: a listing goes through all databases, whatever COUNT is, and names each lock once.
+// TestMarkOfEveryDatabase: a list covers all databases, whatever COUNT is, and names each lock once.
 func TestMarkOfEveryDatabase(t *testing.T) {
 	d := newDriver(t)
 	for db := range protocol.MaxDatabases {
@@ -129,7 +129,7 @@ func TestMarkOfEveryDatabase(t *testing.T) {
 	require.Equal(t, command.One, d.do("exists", "here"), "a listing leaves the database of its script")
 }
 
-// TestListPassesKeys: a call looks at so many keys, and goes on where the last one ended.
+// TestListPassesKeys: a call visits a limited number of keys, and the next call continues there.
 func TestListPassesKeys(t *testing.T) {
 	d := newDriver(t)
 	d.fill("k", 3*maxPassedKeys, 1<<40)
@@ -146,7 +146,7 @@ func TestListPassesKeys(t *testing.T) {
 	require.LessOrEqual(t, calls, 5)
 }
 
-// TestReadMeetsDueStockLock: a lock that is due by the clock of the read, and not by the log, is not listed.
+// TestReadMeetsDueStockLock: a lock that is due by the read's clock, but not by the log's, is not listed.
 func TestReadMeetsDueStockLock(t *testing.T) {
 	d := newDriver(t)
 	d.do("set", "k", "t", "nx", "px", "100")
@@ -157,7 +157,7 @@ func TestReadMeetsDueStockLock(t *testing.T) {
 	}
 }
 
-// TestIncarnations: clients of previous incarnations of nodes are named for a while, and a node that lives on keeps its
+// TestIncarnations: clients of previous incarnations of nodes are named for a while, and a running node keeps its
 // number.
 func TestIncarnations(t *testing.T) {
 	d := newDriver(t)
@@ -188,10 +188,10 @@ func TestIncarnations(t *testing.T) {
 	require.Equal(t, d.m.Hash(), restored(t, d.m).Hash())
 }
 
-// release is the script with which most libraries give a lock back.
+// release is the script with which most libraries release a lock.
 const release = "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end"
 
-// classes are the counts of a machine, without zeroes.
+// classes returns the counts of a machine, without zeroes.
 func (d *driver) classes() string {
 	var b strings.Builder
 	for _, class := range d.m.LockClasses() {
@@ -227,7 +227,7 @@ func (d *driver) classes() string {
 	return b.String()
 }
 
-// TestLockClasses: what happens to locks is counted, by the class of the name.
+// TestLockClasses: events of locks are counted by the class of the name.
 func TestLockClasses(t *testing.T) {
 	for _, c := range []struct{ why, lines, want string }{
 		{"taken and given back", "set k t nx px 1000;wait 800;delifeq k t", "stock : granted 1 released 1; "},
@@ -348,7 +348,7 @@ func TestLockClasses(t *testing.T) {
 	}
 }
 
-// TestNativeQueues: the longest queue of native locks is of the lock that most wait for.
+// TestNativeQueues: the longest queue belongs to the native lock with the most waiters.
 func TestNativeQueues(t *testing.T) {
 	d := newDriver(t)
 	d.m.ClassifyLocks([]string{"jobs:*"})
@@ -365,7 +365,7 @@ func TestNativeQueues(t *testing.T) {
 	require.Equal(t, "native jobs:*: granted 1 queue 4; native : granted 1 queue 2; ", d.classes())
 }
 
-// TestScriptsThatTakeAndRelease: of a script that also takes locks, a run without a change may be a refusal.
+// TestScriptsThatTakeAndRelease: a run without a change may be a refusal if the script also acquires locks.
 func TestScriptsThatTakeAndRelease(t *testing.T) {
 	for _, both := range []string{
 		"if ARGV[2]=='take' then return redis.call('set',KEYS[1],ARGV[1],'NX','PX',1000) elseif " +
@@ -385,7 +385,7 @@ func TestScriptsThatTakeAndRelease(t *testing.T) {
 	}
 }
 
-// TestStockWaiters: who polls for a lock is told by token, or by connection, and forgotten in time.
+// TestStockWaiters: a polling client is identified by token or by connection, and forgotten in time.
 func TestStockWaiters(t *testing.T) {
 	d := newDriver(t)
 	poll := func(conn uint64, token string) {
@@ -409,7 +409,7 @@ func TestStockWaiters(t *testing.T) {
 	require.Empty(t, d.m.StockWaiters(0, "k"))
 }
 
-// TestPollsShareNoEntry: the key is kept in memory of its own, whatever is polled or granted later.
+// TestPollsShareNoEntry: a poll's key has its own memory, whatever is polled or granted later.
 func TestPollsShareNoEntry(t *testing.T) {
 	d := newDriver(t)
 	at := func() *byte {
@@ -435,7 +435,7 @@ func TestPollsShareNoEntry(t *testing.T) {
 	require.Same(t, own, at(), "dropped")
 }
 
-// TestBrokenOwnerSharesNoEntry: what is remembered of a lock that was broken is the item's, not the command's.
+// TestBrokenOwnerSharesNoEntry: the record of a broken lock shares memory with the item, not with the command.
 func TestBrokenOwnerSharesNoEntry(t *testing.T) {
 	d := newDriver(t)
 	d.do("set", "k", "me", "nx", "px", "60000")
@@ -450,7 +450,7 @@ func TestBrokenOwnerSharesNoEntry(t *testing.T) {
 	require.Equal(t, 1, kept)
 }
 
-// TestPollsAreBounded: in number, in all and of a key, and in bytes; who is gone makes room.
+// TestPollsAreBounded: polls are limited in number, in all and per key, and in bytes; forgotten ones make room.
 func TestPollsAreBounded(t *testing.T) {
 	d := newDriver(t)
 	long := strings.Repeat("k", maxPolledKey+1)
@@ -486,14 +486,14 @@ func TestPollsAreBounded(t *testing.T) {
 	require.Equal(t, n, p.count)
 }
 
-// TestLostHoldsAreBounded: the last losses are remembered, each once, and the first ones are not.
+// TestLostHoldsAreBounded: the latest losses are remembered, each once; older ones are not.
 func TestLostHoldsAreBounded(t *testing.T) {
 	var lost lostHolds
 	require.False(t, lost.forget(0, "k", "0"))
 	const all, some = 4 * lostPerPlace << lostPlaceBits, 1000
 	for i := range all {
 		lost.note(0, "k", fmt.Sprint(i))
-		for range 2 * lostPerPlace * (i % 10 / 9) { // lost again and again
+		for range 2 * lostPerPlace * (i % 10 / 9) { // lost repeatedly
 			lost.note(0, "k", fmt.Sprint(i))
 		}
 	}
@@ -565,7 +565,7 @@ func TestPolledLocksAreListed(t *testing.T) {
 	require.Empty(t, all)
 }
 
-// TestLockRanks: the short list has what the long one says of each lock, page by page; and a lock is shown in part.
+// TestLockRanks: the short list agrees with the long one on each lock, page by page, and shows part of a lock.
 func TestLockRanks(t *testing.T) {
 	d := newDriver(t)
 	d.native(1, 1, "lock.acquire", "k", "me", "px", "60000")

@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
-// fill sets n keys that end in millis, in batches.
+// fill sets n keys with a TTL of millis, in batches.
 func (d *driver) fill(prefix string, n int, millis int) {
 	d.t.Helper()
 	var body []byte
@@ -28,8 +28,8 @@ func (d *driver) fill(prefix string, n int, millis int) {
 	}
 }
 
-// TestStorm: more keys end at once than one entry sweeps. They are absent at once for everybody. Those
-// that are still stored are the same on a node that was restored meanwhile.
+// TestStorm: more keys end at once than one entry sweeps. All are absent at once. The ones still stored are the same on
+// a node that was restored meanwhile.
 func TestStorm(t *testing.T) {
 	const n = 3*sweepLimit + 17
 	d := newDriver(t)
@@ -59,8 +59,8 @@ func TestStorm(t *testing.T) {
 	}
 }
 
-// TestEachEndIsToldOnce: by the sweep or by what takes the key's place, on a node that was restored in
-// between too. No entry tells of more than it sweeps.
+// TestEachEndIsToldOnce: an ended key is reported once, by the sweep or by what replaces the key, also on a node
+// restored in between. No entry reports more than it sweeps.
 func TestEachEndIsToldOnce(t *testing.T) {
 	const n = 5*sweepLimit + 500
 	d := newDriver(t)
@@ -82,7 +82,7 @@ func TestEachEndIsToldOnce(t *testing.T) {
 		other.m.Listen(event.InMessages | event.InChanges)
 		events := d.advance(0)
 		require.Equal(t, told(events), told(other.advance(0)))
-		for _, key := range late[n-3:] { // which the sweep comes to last
+		for _, key := range late[n-3:] { // the sweep reaches them last
 			r := d.record(request(nil, 0, "setnx", key, "v"))
 			require.Equal(t, told(r.events), told(other.record(request(nil, 0, "setnx", key, "v")).events))
 			events = append(events, r.events...)
@@ -111,7 +111,7 @@ func TestEachEndIsToldOnce(t *testing.T) {
 	require.Equal(t, uint64(n), d.m.Stats().Expired)
 }
 
-// An entry sweeps no more of several databases together than of one.
+// An entry sweeps no more keys of several databases together than of one.
 func TestStormInSeveralDatabases(t *testing.T) {
 	d := newDriver(t)
 	for d.db = range 3 {
@@ -123,7 +123,7 @@ func TestStormInSeveralDatabases(t *testing.T) {
 	require.Equal(t, uint64(sweepLimit/2*3), d.m.Stats().Expired)
 }
 
-// Whoever sleeps until the next deadline goes on with the sweep by itself.
+// After each deadline the sweep continues until no ended key is left.
 func TestSweepDrivesItself(t *testing.T) {
 	d := newDriver(t)
 	d.fill("k", 2*sweepLimit+1, 100)
@@ -143,7 +143,7 @@ func TestSweepDrivesItself(t *testing.T) {
 	require.Zero(t, d.m.st.Databases[0].Expires(math.MinInt64))
 }
 
-// A key that ends with the end of time is never due.
+// A key with the largest possible deadline is never due.
 func TestNextDueDoesNotOverflow(t *testing.T) {
 	d := newDriver(t)
 	d.wallOffset = 0
@@ -156,7 +156,7 @@ func TestNextDueDoesNotOverflow(t *testing.T) {
 	require.Equal(t, d.nowMillis+101, due)
 }
 
-// A key that waits to be swept may be set again: then it must not be swept.
+// An ended key may be set again before it is swept, and must then be kept.
 func TestSetAgainBeforeSwept(t *testing.T) {
 	const n = 2 * sweepLimit
 	d := newDriver(t)
@@ -188,7 +188,7 @@ func TestSweepAll(t *testing.T) {
 	}
 }
 
-// TestPassedKeysAreWork: a script that passes many ended keys is over its budget, on all nodes alike.
+// TestPassedKeysAreWork: a script that passes many ended keys exceeds its budget, on all nodes alike.
 func TestPassedKeysAreWork(t *testing.T) {
 	d := newDriver(t)
 	d.fill("k", sweepLimit+30_000, 100)
@@ -199,8 +199,8 @@ func TestPassedKeysAreWork(t *testing.T) {
 	require.Equal(t, protocol.ErrNoRoom.Error(), d.apply(pipeline("randomkey", "randomkey"))[1].Str)
 }
 
-// TestReadAtTheDeadline: the log has reached a deadline and not passed it, the reader's time has: the
-// reader must ask for a stamp first, or it would answer what the log does not say yet.
+// TestReadAtTheDeadline: if the reader's time has passed a deadline that the log has only reached, the reader must ask
+// for a stamp, since its answer would contradict the log.
 func TestReadAtTheDeadline(t *testing.T) {
 	d := newDriver(t)
 	d.do("set", "k", "v", "px", "100")

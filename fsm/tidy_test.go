@@ -18,18 +18,18 @@ import (
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
-// forbidden imports would let replicas differ, or do what package server does.
+// forbidden lists imports by which replicas could differ, or that belong to package server.
 var forbidden = []string{
 	"context", "log", "log/slog", "math/rand", "math/rand/v2", "net", "os", "os/exec", "os/signal", "hash/maphash",
 	"runtime", "syscall", "time", "unsafe", "crypto/rand", "reflect",
 }
 
-// onlyInMachine may be imported by machine.go, where the one lock is, by judge.go for what readers share, and by
-// scriptcost.go for what is no state.
+// onlyInMachine lists imports of machine.go, which has the only lock, of judge.go for state shared by readers, and of
+// scriptcost.go for data that is no state.
 var onlyInMachine = []string{"sync", "sync/atomic"}
 
-// TestPurity: this package and the packages below have no clock, no I/O, no goroutine, and no range over a map whose
-// order could show. Commands, keyspace, collection, waits and rights promise that.
+// TestPurity: this package and those below have no clock, I/O, goroutine or range over a map with a visible order.
+// Commands, keyspace, collection, waits and rights promise that.
 func TestPurity(t *testing.T) {
 	protocoltest.SkipShort(t, "reads the types of the whole package")
 	for folder, least := range map[string]int{
@@ -40,7 +40,7 @@ func TestPurity(t *testing.T) {
 	}
 }
 
-// checkPurity checks the package of a folder, which has more than so many files.
+// checkPurity checks the package in a folder, which has at least a number of files.
 func checkPurity(t *testing.T, folder string, least int) {
 	positions := token.NewFileSet()
 	entries, err := os.ReadDir(folder)
@@ -106,8 +106,8 @@ func checkStatements(t *testing.T, positions *token.FileSet, file *ast.File, inf
 	})
 }
 
-// TestEveryRowIsBoundOnce walks the table: what is routed to the state machine
-// is bound exactly once, and nothing is bound that has no row.
+// TestEveryRowIsBoundOnce: each row of the table that is routed to the state machine is bound once, and nothing else is
+// bound.
 func TestEveryRowIsBoundOnce(t *testing.T) {
 	bound := map[string]int{}
 	for _, room := range typeCommands {
@@ -142,7 +142,7 @@ func TestEveryRowIsBoundOnce(t *testing.T) {
 	require.Empty(t, bound, "bindings without a row in protocol's table")
 }
 
-// TestRowsWriteAsTheyAreRouted: a read that wrote would make replicas differ.
+// TestRowsWriteAsTheyAreRouted: a read that writes would make replicas differ.
 func TestRowsWriteAsTheyAreRouted(t *testing.T) {
 	for name, b := range newMachine().ops {
 		if _, message := messageOps[name]; message {
@@ -168,7 +168,7 @@ func TestRowsWriteAsTheyAreRouted(t *testing.T) {
 	}
 }
 
-// TestReadsWriteNothing runs all rows of the Read route over a full database.
+// TestReadsWriteNothing runs all rows of the Read route on a full database.
 func TestReadsWriteNothing(t *testing.T) {
 	d := newDriver(t)
 	for _, key := range generatedKeys {
@@ -187,7 +187,7 @@ func TestReadsWriteNothing(t *testing.T) {
 	}
 }
 
-// Requests that decode and make no sense get an error, and never panic.
+// Requests that decode but make no sense get an error, and never panic.
 func TestStrangeRequests(t *testing.T) {
 	d := newDriver(t)
 	for _, words := range [][]string{

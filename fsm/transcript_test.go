@@ -12,23 +12,23 @@ import (
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
-// TestTranscripts runs testdata/ops/*.txt: command lines, each with the reply it
-// must have indented below it. Words may be quoted as in Go. Besides commands:
+// TestTranscripts runs testdata/ops/*.txt: command lines, each with the expected reply indented below it. Words may be
+// quoted as in Go. Besides commands:
 //
-//	advance <milliseconds>   commit a bare stamp, so much later
+//	advance <milliseconds>   commit a stamp without batches, that much later
 //	wall <milliseconds>      move the wall clock against cluster time
 //	fresh                    a machine without keys
 //	listen <flags>           set notify-keyspace-events, and show messages from here on
 //
-// A line that begins with "read " is run as a read and not through the log.
+// A line that begins with "read " runs as a read, not through the log.
 func TestTranscripts(t *testing.T) { protocoltest.Transcripts(t, "testdata/ops/*.txt", play) }
 
-// play runs a transcript and returns it with the replies it had.
+// play runs a transcript and returns it with the actual replies.
 func play(t *testing.T, script []byte) []byte {
 	return playWith(t, script, func(*driver, []string) {})
 }
 
-// playWith is play, and calls each after every command that went through the log.
+// playWith is play, and calls each after every command in the log.
 func playWith(t *testing.T, script []byte, each func(d *driver, words []string)) []byte {
 	d := newDriver(t)
 	return protocoltest.Lines(t, script, func(words []string) (answers []string) {
@@ -59,7 +59,7 @@ func playWith(t *testing.T, script []byte, each func(d *driver, words []string))
 	})
 }
 
-// messages are the messages of events, in lines of a transcript.
+// messages formats the messages of events as lines of a transcript.
 func messages(events []event.Event) (lines []string) {
 	for i := range events {
 		events[i].Messages(func(channel, payload string) {

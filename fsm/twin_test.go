@@ -13,9 +13,8 @@ import (
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
-// TestTwins runs one random log through three machines: one that answers
-// everything, one that answers nothing, and one that is put away in a snapshot and
-// restored now and then. They must not differ in a byte, and tell the same events.
+// TestTwins applies one random log to three machines: one that answers everything, one that answers nothing, and one
+// that is sometimes replaced by its snapshot. Their states must be equal byte for byte, and their events equal.
 func TestTwins(t *testing.T) {
 	protocoltest.SkipShort(t, "many programs; TestModel is one")
 	for seed := range int64(40) {
@@ -53,8 +52,8 @@ func TestTwins(t *testing.T) {
 	}
 }
 
-// TestLookingAhead: where keys are many an entry is read ahead of who runs it. That shows in nothing:
-// each batch in an entry of its own gives the same replies and the same state. An entry that is cut off is refused.
+// TestLookingAhead: prefetching an entry's keys has no visible effect: each batch in an entry of its own gives the same
+// replies and state. A truncated entry is refused.
 func TestLookingAhead(t *testing.T) {
 	log := newLog(1)
 	together, apart := newDriver(t), newDriver(t)
@@ -92,16 +91,16 @@ func TestLookingAhead(t *testing.T) {
 	require.ErrorIs(t, together.m.Apply(broken, &c), protocol.ErrCorruptEntry)
 }
 
-// log makes random entries: of several nodes, with batches that come again, come
-// late, or belong to a previous incarnation; with time that jumps.
+// log generates random entries of several nodes, with batches that are repeated, late, or from a previous incarnation,
+// and with jumps of time.
 type log struct {
 	rng   *rand.Rand
 	gen   *generator
 	stamp int64
 	seqs  map[protocol.Incarnation]uint64
-	// machine, if not nil, is one that has applied the log so far.
+	// machine, if not nil, has applied the log so far.
 	machine *machine
-	bodies  func() []byte // what batches hold
+	bodies  func() []byte // of batches
 }
 
 func newLog(seed int64) *log {
@@ -148,7 +147,7 @@ func (l *log) body() []byte {
 			body = protocol.AppendTransaction(body, db, watches[:l.rng.Intn(2)], l.requests(db))
 		case 2:
 			body = request(body, 0, "set-notifications", pick(l.rng, []string{"", "KEA", "KEAn", "Exn", "K$g"}))
-		case 1: // leases that do end
+		case 1: // leases that expire
 			body = request(body, db, "set", pick(l.rng, generatedKeys), "v", "px", fmt.Sprint(1+l.rng.Intn(500)),
 				pick(l.rng, []string{"nx", "xx"}))
 		default:
@@ -158,7 +157,7 @@ func (l *log) body() []byte {
 	return body
 }
 
-// memoryLimit is none, or near to what is in use.
+// memoryLimit returns no limit, or one near the present usage.
 func (l *log) memoryLimit() uint64 {
 	if l.machine == nil || l.rng.Intn(3) == 0 {
 		return 0
@@ -166,7 +165,7 @@ func (l *log) memoryLimit() uint64 {
 	return uint64(max(1, l.machine.Stats().UsedBytes+int64(l.rng.Intn(4000))-1000))
 }
 
-// mark is one that a WATCH may have answered a little while ago.
+// mark returns a recent mark of WATCH.
 func (l *log) mark() uint64 {
 	versions := uint64(0)
 	if l.machine != nil {
@@ -175,7 +174,7 @@ func (l *log) mark() uint64 {
 	return uint64(newMark(versions-min(versions, uint64(l.rng.Intn(10))), l.rng.Intn(2) == 0))
 }
 
-// quota says of some requests that a user with a quota sends them.
+// quota gives some requests a user with a quota.
 func (l *log) quota(body []byte) []byte {
 	if l.rng.Intn(3) > 0 {
 		return body

@@ -23,8 +23,8 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// takesOtherKinds reports whether a command may find a value of another kind: where it overwrites what is there, looks
-// whether anything is there, or pops from the first of its keys that has something. index is the index of the key.
+// takesOtherKinds reports whether a command accepts a value of another type at the key with an index: it overwrites the
+// key, tests its existence, or pops from the first key with a value.
 func takesOtherKinds(name string, index int) bool {
 	switch name {
 	case "mget", "mset", "msetex", "msetnx", "psetex", "set", "setex", "setnx":
@@ -37,8 +37,8 @@ func takesOtherKinds(name string, index int) bool {
 	return false
 }
 
-// TestOtherKindsAreRefused: each command on a value of some type refuses the other ones, at each of its keys, and
-// changes nothing.
+// TestOtherKindsAreRefused: each command on a type refuses values of other types, at each of its keys, and changes
+// nothing.
 func TestOtherKindsAreRefused(t *testing.T) {
 	cases := workCases()
 	for _, room := range []struct {
@@ -90,7 +90,7 @@ func TestOtherKindsAreRefused(t *testing.T) {
 	}
 }
 
-// values are what the keys k0, k1 and so on hold.
+// values returns the values of the keys k0, k1 and so on.
 func values(d *driver, keys int) (all []string) {
 	for i := range keys {
 		for _, read := range []string{"get #", "hgetall #", "lrange # 0 9", "smembers #", "zrange # 0 9 withscores"} {
@@ -100,7 +100,7 @@ func values(d *driver, keys int) (all []string) {
 	return all
 }
 
-// changers change a collection of each kind: they add a word.
+// changers returns commands that add a word to a collection of each kind.
 func changers(d *driver) (names []string) {
 	changer(d, "addhash", collection.NewHash, func(v *collection.Hash, word string) { v.Put(word, "new") })
 	changer(d, "addset", func() *collection.Set { return collection.NewSet("a", 1) },
@@ -126,8 +126,8 @@ func changer[T keyspace.Collection](d *driver, name string, fresh func() T, chan
 	}}
 }
 
-// TestSnapshotBesideChanges: a snapshot is written while its collections are cloned and changed. The race
-// detector looks on.
+// TestSnapshotBesideChanges: a snapshot is written while its collections are cloned and changed, under the race
+// detector.
 func TestSnapshotBesideChanges(t *testing.T) {
 	d := newDriver(t)
 	names := changers(d)
@@ -151,8 +151,8 @@ func TestSnapshotBesideChanges(t *testing.T) {
 	}
 }
 
-// TestRollBackCopiesLittle: a script that adds an element to a large collection, and is undone, copies a
-// path of the collection and not the collection. So does the first change after a capture.
+// TestRollBackCopiesLittle: an undone script that adds an element to a large collection copies a path of it only. So
+// does the first change after a capture.
 func TestRollBackCopiesLittle(t *testing.T) {
 	const n = 50_000
 	d := newDriver(t)
@@ -185,7 +185,7 @@ func TestRollBackCopiesLittle(t *testing.T) {
 	}
 }
 
-// allocatedBy is the memory that f allocates.
+// allocatedBy returns the memory that f allocates.
 func allocatedBy(f func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -202,7 +202,7 @@ func (d *driver) place(key string, v keyspace.Collection) {
 	c.Store(d.db, keyspace.NewCollection(keyspace.Hash(key), key, v, command.Never, d.m.st.Generation))
 }
 
-// newHash is a hash of fields and values in turn.
+// newHash returns a hash of alternating fields and values.
 func newHash(words ...string) *collection.Hash {
 	h := collection.NewHash()
 	for i := 0; i < len(words); i += 2 {

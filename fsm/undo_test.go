@@ -11,9 +11,9 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// TestRollBack runs random commands as a transaction would, words of both kinds of locks and scripts with savepoints of
-// their own among them, and undoes them: not a byte of the state may differ, over FLUSHALL, SWAPDB, SCRIPT FLUSH and
-// scripts too, and over keys whose time was over and that waited to be swept.
+// TestRollBack runs random commands as a transaction and undoes them. The commands include both kinds of locks, scripts
+// with savepoints of their own, FLUSHALL, SWAPDB, SCRIPT FLUSH, and ended keys not yet swept. The state must not differ
+// in a byte.
 func TestRollBack(t *testing.T) {
 	for seed := range int64(100) {
 		g := newGenerator(seed, "")
@@ -39,7 +39,7 @@ func TestRollBack(t *testing.T) {
 		c.NowMillis = d.nowMillis
 		c.Ceiling = boundless
 		from := c.beginSavepoint()
-		copies := 1 // a savepoint and a roll-back allow one more
+		copies := 1 // a savepoint and a rollback allow one more
 		some := func(most int) {
 			for range 1 + g.rng.Intn(most) {
 				var r protocol.Request
@@ -52,7 +52,7 @@ func TestRollBack(t *testing.T) {
 				case 8:
 					body = request(nil, db, "set-notifications", "KEA")
 				case 9:
-					body = request(nil, db, "swapdb", "8", "9") // where no lock refuses that
+					body = request(nil, db, "swapdb", "8", "9") // unless a lock prevents it
 				default:
 					body = request(nil, db, g.next()...)
 				}
@@ -65,7 +65,7 @@ func TestRollBack(t *testing.T) {
 		for range 1 + g.rng.Intn(8) {
 			copies++
 			beforeInner := withoutScripts(t, d.m)
-			inner := c.beginSavepoint() // a script
+			inner := c.beginSavepoint() // for a script
 			some(5)
 			if g.rng.Intn(2) == 0 {
 				copies++
@@ -93,8 +93,8 @@ func TestRollBack(t *testing.T) {
 	}
 }
 
-// withoutScripts is a machine's snapshot without scripts, since the cache of scripts is undone only as a whole. The
-// snapshot leaves the generation as it was, so the transaction goes on changing its own copies in place.
+// withoutScripts returns a machine's snapshot without scripts, since the script cache is undone only as a whole. The
+// snapshot keeps the generation, so that the transaction continues to change its own copies in place.
 func withoutScripts(t testing.TB, m *machine) []byte {
 	scripts, generation := m.st.scripts, m.st.Generation
 	defer func() { m.st.scripts, m.st.Generation = scripts, generation }()
@@ -102,7 +102,7 @@ func withoutScripts(t testing.TB, m *machine) []byte {
 	return dump(t, m)
 }
 
-// TestJournalsStaySmall: a transaction of many changes leaves no room for as many behind.
+// TestJournalsStaySmall: the journal of a large transaction frees its memory afterwards.
 func TestJournalsStaySmall(t *testing.T) {
 	d := newDriver(t)
 	var queued [][]string

@@ -11,10 +11,10 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// laterVersion is one that no entry has yet.
+// laterVersion is a version that no entry has yet.
 const laterVersion = protocol.EntryVersion + 1
 
-// comesLater has a command, or an argument of it, come with the later version until the test ends.
+// comesLater gives a command, or one of its arguments, the later version until the test ends.
 func comesLater(t *testing.T, name, argument string) {
 	t.Helper()
 	row, _ := protocol.Lookup(name)
@@ -27,7 +27,7 @@ func comesLater(t *testing.T, name, argument string) {
 	t.Cleanup(func() { *version = 0 })
 }
 
-// TestCommandsOfLaterVersions: an entry, and a script in it, meets the commands of its version, and no others.
+// TestCommandsOfLaterVersions: an entry, including its scripts, has only the commands of its version.
 func TestCommandsOfLaterVersions(t *testing.T) {
 	comesLater(t, "incr", "")
 	comesLater(t, "client|id", "")
@@ -46,11 +46,12 @@ func TestCommandsOfLaterVersions(t *testing.T) {
 	require.Contains(t, line(d.eval("return redis.call('client', 'id')")), "not allowed from script")
 }
 
-// TestVersionWaitsForNoEntry: links between nodes say the version each second, also while a script runs for longer.
+// TestVersionWaitsForNoEntry: the version can be read while an entry is applied, since links between nodes send it each
+// second.
 func TestVersionWaitsForNoEntry(t *testing.T) {
 	d := newDriver(t)
 	d.do("incr", "n")
-	d.m.mu.Lock() // as an entry under way does
+	d.m.mu.Lock() // as during an entry
 	defer d.m.mu.Unlock()
 	require.Eventually(t, func() bool {
 		version, fresh := d.m.Version()
@@ -58,8 +59,8 @@ func TestVersionWaitsForNoEntry(t *testing.T) {
 	}, time.Minute, time.Millisecond)
 }
 
-// TestOptionsOfLaterVersions: an option is to an entry of an earlier version what any unknown word is, whoever sends
-// it: that is how the release answered that knew no later version.
+// TestOptionsOfLaterVersions: in an entry of an earlier version an option is an unknown word, for every sender, as in
+// the release of that version.
 func TestOptionsOfLaterVersions(t *testing.T) {
 	comesLater(t, "set", "condition")
 	comesLater(t, "lock.acquire", "note")
@@ -83,7 +84,7 @@ func TestOptionsOfLaterVersions(t *testing.T) {
 	require.Equal(t, command.One, d.do("lock.acquire", "note", "note", "px", "9"))
 	d.m.st.version = laterVersion
 	for i, way := range ways {
-		if reply := way(); i != 1 { // which has a wrong duration
+		if reply := way(); i != 1 { // with a wrong duration
 			require.False(t, reply.IsError(), "%d: %s", i, reply.Str)
 		}
 	}

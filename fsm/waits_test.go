@@ -19,27 +19,27 @@ import (
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
-// TestWaiting runs testdata/waits.txt on the machines of three nodes, which must stay alike. Lines:
+// TestWaiting runs testdata/waits.txt on the machines of three nodes, which must stay equal. Lines:
 //
 //	n1#7 BLPOP q 0        a client of n1 sends a command that may wait, under ticket 7
 //	n1 RPUSH q a          a client of n1 sends a command
 //	n1 SET q a ; GET q    two requests in one batch
-//	n1 leave 7 8          clients of n1 have gone
+//	n1 leave 7 8          clients of n1 have disconnected
 //	n1 unblock error 7    CLIENT UNBLOCK … ERROR
-//	n1 drop n2 1          the leader has not heard of n2 in its incarnation 1
+//	n1 drop n2 1          the leader has lost contact to n2 in its incarnation 1
 //	restart n1            n1 begins a new incarnation
-//	advance 500           a bare stamp, so much later
-//	room 4000             how much work an entry may spend on serving waiters
-//	seats 1000            how many bytes all waiters may count for
+//	advance 500           a stamp without batches, that much later
+//	room 4000             the work that an entry may spend on serving waiters
+//	seats 1000            the limit of all waiters' bytes
 //	snapshot n2           n2's machine is replaced by its own snapshot
 //	due                   when an entry is due
 //
-// Below a line are the reply, and what clients that waited are told.
+// Below a line are the reply, and the replies to waiting clients.
 func TestWaiting(t *testing.T) {
 	protocoltest.Transcripts(t, "testdata/waits.txt", playTrio(false))
 }
 
-// playTrio plays a script on a trio. If hears, all that the machines tell is written.
+// playTrio plays a script on a trio. With hears, it writes all events of the machines.
 func playTrio(hears bool) func(t *testing.T, script []byte) []byte {
 	return func(t *testing.T, script []byte) []byte {
 		s := newTrio(t)
@@ -52,7 +52,7 @@ func playTrio(hears bool) func(t *testing.T, script []byte) []byte {
 	}
 }
 
-// trio is the machines of three nodes, with a log that the test writes.
+// trio is the machines of three nodes, with a log written by the test.
 type trio struct {
 	t         *testing.T
 	machines  [3]*machine
@@ -71,8 +71,7 @@ func newTrio(t *testing.T) *trio {
 	return s
 }
 
-// newWaitMachine is a machine that has, beside the real commands, "TAKE key… timeout", which waits for
-// strings.
+// newWaitMachine returns a machine with an additional command, "TAKE key… timeout", which waits for strings.
 func newWaitMachine(o protocol.Incarnation) *machine {
 	m := newMachine()
 	m.ops["take"] = &binding{name: "take", run: takeOp, writes: true, blocks: true}
@@ -203,7 +202,7 @@ func (s *trio) request(words []string, ticket string, waits bool) []byte {
 	return request(nil, 0, words...)
 }
 
-// hearing is a sink that keeps the replies, and what clients are told that waited.
+// hearing is a sink that keeps replies, including those to waiting clients.
 type hearing struct {
 	recorder
 	told []event.Event
@@ -211,7 +210,7 @@ type hearing struct {
 
 func (h *hearing) Events(events []event.Event) { h.told = append(h.told, events...) }
 
-// apply has all machines apply a batch of a node, without a body a bare stamp.
+// apply applies a batch of a node to all machines, or a stamp without a body.
 func (s *trio) apply(node int, body []byte) {
 	entry := binary.AppendVarint(binary.AppendVarint([]byte{protocol.EntryVersion}, s.nowMillis), 1_700_000_000_000)
 	entry = binary.AppendUvarint(binary.AppendUvarint(entry, 0), testSteps)
@@ -247,7 +246,7 @@ func (s *trio) apply(node int, body []byte) {
 	}
 }
 
-// TestPatience: which commands would only stand in line, or be refused, and do not change anything for others.
+// TestPatience: which commands would only wait or be refused, and so have no effect on others.
 func TestPatience(t *testing.T) {
 	d := newDriver(t)
 	d.do("rpush", "list", "x")
@@ -331,7 +330,7 @@ func TestPatience(t *testing.T) {
 		"another word than block")
 }
 
-// endFirst takes locks that end soon and that others wait for, so many that an entry without room comes to no other.
+// endFirst acquires locks with waiters that end soon, so many that an entry without room reaches no other lock.
 func (d *driver) endFirst(millis int) {
 	for i := range 2 * minChanges {
 		key := fmt.Sprint("first", i)
@@ -340,10 +339,10 @@ func (d *driver) endFirst(millis int) {
 	}
 }
 
-// TestLocksAreLostOnce: a waiter that is tried settles the locks among its keys. What ends there is told once, also if
-// there is no room for the next key, and the waiter is tried again.
+// TestLocksAreLostOnce: serving a waiter runs the due events of its locks. Each loss is reported once, even if there is
+// no room for the next key and the waiter is tried again.
 func TestLocksAreLostOnce(t *testing.T) {
-	const most = minChanges * locks.ChangeUnits * grantWork // what a key may take
+	const most = minChanges * locks.ChangeUnits * grantWork // for a key
 	between := 0
 	for room := int64(most) - 500; room < most+3000; room += 250 {
 		d := newDriver(t)

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// watch returns what a connection would keep of WATCH.
+// watch returns the marks that a connection keeps for WATCH.
 func (d *driver) watch(keys ...string) (watches []protocol.Watch) {
 	marks, due := d.read(append([]string{"watch"}, keys...)...)
 	require.False(d.t, due)
@@ -106,8 +106,7 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// TestWatchOverASnapshot: what was watched on one node is judged on another, which has
-// its state from a snapshot.
+// TestWatchOverASnapshot: a mark of one node is compared on another that was restored from a snapshot.
 func TestWatchOverASnapshot(t *testing.T) {
 	for _, c := range []struct {
 		what    string
@@ -132,8 +131,8 @@ func TestWatchOverASnapshot(t *testing.T) {
 	}
 }
 
-// TestCreationsShareAPlace: of two keys with one place the creation of one is taken
-// for the other's. What came before WATCH counts for none.
+// TestCreationsShareAPlace: of two keys with one hash, a creation of one counts for the other as well. Creations before
+// WATCH do not count.
 func TestCreationsShareAPlace(t *testing.T) {
 	d := newDriver(t)
 	for n := range 3 * len(command.NewKeyVersions{}) {
@@ -147,11 +146,11 @@ func TestCreationsShareAPlace(t *testing.T) {
 	}
 }
 
-// TestCreationInThePlaceOfEnded: a key that comes where an ended one waits to be swept was not there
-// before, on a node that has swept it or never had it too.
+// TestCreationInThePlaceOfEnded: a key that replaces an ended one counts as created, also on a node that has swept the
+// ended key or never had it.
 func TestCreationInThePlaceOfEnded(t *testing.T) {
 	d := newDriver(t)
-	d.fill("k", 2*sweepLimit+10, 100) // the next two entries do not sweep them all
+	d.fill("k", 2*sweepLimit+10, 100) // more than the next two entries sweep
 	d.do("set", "last", "v", "px", "101")
 	d.advance(102)
 	require.NotNil(t, d.m.st.Databases[0].Find(keyspace.Hash("last"), "last"), "it waits to be swept")

@@ -15,17 +15,18 @@ import (
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
-// workCase is a request at its dearest: with many keys, or on large values.
+// workCase is the most expensive form of a request: with many keys, or on large values.
 type workCase struct {
-	// line is the request, its words parted by blanks. "#" is the number of the request, "{n p}" the words p0 to p(n-1).
+	// line is the request, with words separated by blanks. "#" is the number of the request, "{n p}" the words p0 to
+	// p(n-1).
 	line string
-	// before is run before each entry, and costs nothing.
+	// before runs before each entry, free of charge.
 	before []string
-	// times is how many such requests stand in a pipeline; 0: one.
+	// times is the number of such requests in a pipeline; 0 means one.
 	times int
 }
 
-// each is the words p0 to p(n-1), each behind what stands in front.
+// each returns the words p0 to p(n-1) for each part p.
 func each(n int, parts ...string) string {
 	var b strings.Builder
 	for i := range n {
@@ -41,7 +42,7 @@ func each(n int, parts ...string) string {
 
 const aMegabyte = 1 << 20
 
-// workCases are the requests by their commands.
+// workCases are the cases by command.
 func workCases() map[string][]workCase {
 	big, keys := strings.Repeat("v", aMegabyte), each(1000, "absent:#")
 	cases := map[string][]workCase{
@@ -312,20 +313,20 @@ func workCases() map[string][]workCase {
 	return cases
 }
 
-// native is a word of a connection, as nodes write it.
+// native returns a lock command of a connection, as nodes propose it.
 func native(line string) string { return "lock-command 7 # 2000 " + line }
 
 func lockCases() map[string][]workCase {
 	many := each(128, "w#")
 	hold := "lock.acquireall 2 w0 w127 other px 100000000"
-	stand := func(n int) (lines []string) { // n wait for all keys of many
+	stand := func(n int) (lines []string) { // n clients wait for all keys of many
 		lines = append(lines, hold)
 		for i := range n {
 			lines = append(lines, fmt.Sprintf("lock-command 7 9%d 2000 lock.acquireall 128 %s o%d px 100000 wait 0", i, many, i))
 		}
 		return lines
 	}
-	shared := func(n int) (lines []string) { // n hold a lock
+	shared := func(n int) (lines []string) { // n clients hold a lock
 		for i := range n {
 			lines = append(lines, fmt.Sprintf("lock.acquire sh o%d px 100000000 shared note note", i))
 		}
@@ -423,7 +424,7 @@ func popping(n int) (lines []string) {
 	return lines
 }
 
-// workState is a machine whose keys the requests of workCases are about, with clients that listen to everything.
+// workState returns a machine with the keys of workCases, whose clients listen to everything.
 func workState(tb testing.TB) *driver {
 	d := newDriver(tb)
 	d.m.SeedReads(origin)
@@ -459,7 +460,7 @@ func workState(tb testing.TB) *driver {
 	return d
 }
 
-// charged is the work that the newest entry was charged for.
+// charged returns the work charged for the newest entry.
 func (d *driver) charged() int64 {
 	c := &d.m.call
 	spent := func(p *budget, own int64) int64 { return p.total + own - p.left }
@@ -467,7 +468,7 @@ func (d *driver) charged() int64 {
 		c.bounds.lockChanges - c.lockWorkLeft
 }
 
-// TestEveryRequestIsMeasured: BenchmarkWork has a case for each request that the machine knows.
+// TestEveryRequestIsMeasured: BenchmarkWork has a case for each request of the machine.
 func TestEveryRequestIsMeasured(t *testing.T) {
 	cases := workCases()
 	for name := range newBindings() {
@@ -477,9 +478,8 @@ func TestEveryRequestIsMeasured(t *testing.T) {
 	require.Empty(t, cases, "no such requests")
 }
 
-// TestWorkOfTranscripts: what the commands of the transcripts are charged for is what it was. Which requests fit into
-// an entry is part of the log's meaning: other prices need a new version of the entry, unless no release has the
-// newest.
+// TestWorkOfTranscripts: the costs of the transcripts' commands are unchanged. The requests that fit into an entry are
+// part of the log's meaning: other costs need a new version of the entry, unless the newest is unreleased.
 func TestWorkOfTranscripts(t *testing.T) {
 	var rows []string
 	for _, transcript := range protocoltest.ReadTranscripts(t, "testdata/ops/*.txt") {
@@ -498,7 +498,7 @@ func TestWorkOfTranscripts(t *testing.T) {
 	protocoltest.SameLines(t, protocoltest.Golden(t, "testdata/work.txt", text), text)
 }
 
-// BenchmarkWork measures what a unit of work costs: a nanosecond, roughly. See DESIGN.md, Budgets.
+// BenchmarkWork measures the cost of a unit of work, about a nanosecond. See DESIGN.md, Budgets.
 func BenchmarkWork(b *testing.B) {
 	cases := workCases()
 	names := make([]string, 0, len(cases))
