@@ -10,10 +10,10 @@ const quotedBytes = 128
 
 // FindIn is [Find] in one table.
 func FindIn[W ~string | ~[]byte](t *Table, args []W) (command, container *Command) {
-	if len(args) == 0 || len(args[0]) > longestName {
+	if len(args) == 0 || len(args[0]) > maxName {
 		return nil, nil
 	}
-	var folded [longestName]byte
+	var folded [maxName]byte
 	n := fold(folded[:], args[0])
 	// "config|get" is the name of a row, but not a word of a command line.
 	if slices.Contains(folded[:n], '|') {
@@ -24,7 +24,7 @@ func FindIn[W ~string | ~[]byte](t *Table, args []W) (command, container *Comman
 	if container == nil || container.Subcommands == nil || len(args) == 1 {
 		return container, container
 	}
-	if n+1+len(args[1]) > longestName {
+	if n+1+len(args[1]) > maxName {
 		return nil, container
 	}
 	folded[n] = '|'

@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// longestName exceeds the names of all rows. Longer words name no command.
-const longestName = 32
+// maxName exceeds the names of all rows. Longer words name no command.
+const maxName = 32
 
 // Table is an immutable set of rows: the commands that one kind of client may send.
 type Table struct {
@@ -118,10 +118,10 @@ func Lookup(name string) (*Command, bool) {
 
 // LookupBytes finds a row by the full name in any case, without allocating.
 func (t *Table) LookupBytes(name []byte) (*Command, bool) {
-	if len(name) > longestName {
+	if len(name) > maxName {
 		return nil, false
 	}
-	var folded [longestName]byte
+	var folded [maxName]byte
 	n := fold(folded[:], name)
 	c, ok := t.byName[string(folded[:n])]
 	return c, ok

@@ -29,8 +29,8 @@ func before[E element](a, b E) bool {
 // orderOf returns the position of a name. Cursors and snapshots depend on it, so it must never change.
 func orderOf(name string) uint64 { return keyspace.Hash(name) }
 
-// The estimated memory of a collection without elements, and of an element of a table without its bytes: its slot in a
-// node of the tree, which is between half full and full.
+// The estimated memory of an empty collection, and of a table's element except for its bytes. An element takes a slot in
+// a tree node, which is at least half full.
 const (
 	headBytes   = 96
 	fieldBytes  = 48

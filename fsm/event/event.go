@@ -32,7 +32,7 @@ const (
 	Read
 	// Ran: a batch of this node has run. Its other events come before.
 	Ran
-	// LockMessage: Payload happened to the lock Key in DB. The event is for subscribers of the lock's channel.
+	// LockMessage: subscribers of the channel of the lock Key in DB receive Payload.
 	LockMessage
 	// LockLost: a hold of the lock Key in DB was lost. The event is for the connection Lock.Conn of this node.
 	LockLost

@@ -171,8 +171,7 @@ type Captured struct {
 	count int
 }
 
-// Capture captures the items in constant time. Afterwards the first change in a bucket copies the bucket, and the first
-// change in a segment the segment.
+// Capture captures the items in constant time. The first later change in a segment or a bucket copies it.
 func (k *Keyspace) Capture() Captured { return Captured{items: k.items.copy(), count: k.Stored()} }
 
 // Len counts the captured items.

@@ -158,15 +158,15 @@ func (p *twins) steps() int {
 	return enough
 }
 
-// leastSteps is the least budget, in changes, with which each call makes progress: one to find the lock, one to grant
+// minSteps is the smallest budget, in changes, with which each call makes progress: one to find the lock, one to grant
 // it.
-const leastSteps = 2
+const minSteps = 2
 
 // drain runs all due events.
 func (p *twins) drain() {
 	for i := 0; ; i++ {
 		require.Less(p.t, i, 10_000, "the work never ends")
-		p.table.Begin(p.model.now, max(leastSteps*ChangeUnits, p.steps()))
+		p.table.Begin(p.model.now, max(minSteps*ChangeUnits, p.steps()))
 		p.table.Sweep()
 		if due, ok := p.table.NextDue(); !ok || due > p.model.now {
 			return

@@ -153,9 +153,8 @@ func (l *state) extreme(args []value, better func(x, best float64) bool) (int, *
 	return l.one(number(best))
 }
 
-// After a math.randomseed, math.random returns the numbers of lrand48, as in Redis. Before it, math.random returns the
-// numbers of SplitMix64 for [Env.Seed]. Its state has 64 bits instead of 48, so two scripts rarely draw the same
-// numbers.
+// math.random returns the numbers of SplitMix64 for [Env.Seed]; after math.randomseed it returns those of lrand48, as in
+// Redis. SplitMix64 has 64 bits of state instead of 48, so two scripts rarely draw the same numbers.
 
 const (
 	randomMax = 1<<31 - 1

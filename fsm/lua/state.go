@@ -11,7 +11,7 @@ type state struct {
 	resp   int
 	// keys, argv and globals are the tables of this run. globals is nil until the first use.
 	keys, argv, globals *table
-	// seed is the state of math.random. If it is 0, the state is random.
+	// seed is the state of SplitMix64, or 0 if math.random uses lrand48, whose state is random.
 	seed, random uint64
 	json         *jsonConfig
 	words        []string

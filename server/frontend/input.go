@@ -18,8 +18,8 @@ const (
 	// keepBytes and keepSlots bound the buffers that return to the pool.
 	keepBytes = 256 << 10
 	keepSlots = 4096
-	// leastRoom is the free space that a read needs.
-	leastRoom = 4 << 10
+	// minRoom is the free space that a read needs.
+	minRoom = 4 << 10
 	// readMoreTime bounds the wait for the rest of an incomplete command before the complete commands before it run.
 	readMoreTime = 5 * time.Millisecond
 	// lookTime bounds a look for input between messages, on a connection that is no plain socket.
@@ -33,12 +33,12 @@ func (st *stream) Heard() time.Time { return st.born.Add(time.Duration(st.lastIn
 func (w *work) buffered() int { return len(w.in) - w.from }
 
 // hasRoom reports whether the input buffer has the free space that a read needs.
-func (w *work) hasRoom() bool { return cap(w.in)-w.buffered() >= leastRoom }
+func (w *work) hasRoom() bool { return cap(w.in)-w.buffered() >= minRoom }
 
 // room returns the free space for input.
 func (st *stream) room() []byte {
 	w := st.w
-	if w.from > 0 && (w.from == len(w.in) || cap(w.in)-len(w.in) < leastRoom) {
+	if w.from > 0 && (w.from == len(w.in) || cap(w.in)-len(w.in) < minRoom) {
 		w.in = w.in[:copy(w.in, w.in[w.from:])]
 		w.from = 0
 	}
@@ -53,7 +53,7 @@ func (st *stream) room() []byte {
 func (st *stream) largerInput() int {
 	have := st.w.buffered()
 	size := min(2*have, have+max(st.w.reader.Missing(), have/4), st.srv.cfg.MaxQueryBytes)
-	return max(size+pooledIn, have+leastRoom)
+	return max(size+pooledIn, have+minRoom)
 }
 
 // grow replaces the input buffer by a larger one.

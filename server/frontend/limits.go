@@ -119,11 +119,11 @@ type pace struct {
 	paused time.Duration
 }
 
-// burst bounds the time for which a user may save commands up. longestPause bounds the pause of a connection, and so
+// burst bounds the time for which a user may save commands up. maxPause bounds the pause of a connection, and so
 // the debt of a user who opens connections, sends and closes them.
 const (
-	burst        = time.Second
-	longestPause = 10 * time.Second
+	burst    = time.Second
+	maxPause = 10 * time.Second
 )
 
 // take counts n commands, and returns how long the connection must pause.
@@ -134,7 +134,7 @@ func (p *pace) take(now time.Time, n int, perSecond uint64) time.Duration {
 		p.free = least
 	}
 	p.free = p.free.Add(time.Duration(uint64(n) * uint64(time.Second) / perSecond))
-	if latest := now.Add(longestPause); p.free.After(latest) {
+	if latest := now.Add(maxPause); p.free.After(latest) {
 		p.free = latest
 	}
 	pause := max(0, p.free.Sub(now))

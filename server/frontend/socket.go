@@ -68,13 +68,13 @@ func (s *socket) SetLease(lease time.Duration) {
 	if !ok {
 		return
 	}
-	probe := min(lease/4, longestProbe) // in whole seconds, rounded up
+	probe := min(lease/4, maxProbe) // in whole seconds, rounded up
 	t.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: probe, Interval: probe, Count: 3})
 	setUserTimeout(t, lease)
 }
 
-// longestProbe is the longest interval that all systems accept.
-const longestProbe = 2 * time.Hour
+// maxProbe is the largest interval that all systems accept.
+const maxProbe = 2 * time.Hour
 
 // noteVanished records an error of the socket by which the kernel gave the client up.
 func (s *socket) noteVanished(err error) {

@@ -279,8 +279,9 @@ func (q *queue) waiting(consumer any, room int64, any bool) (w forward.Span) {
 	return w
 }
 
-// scan passes the batches with the numbers from to until, as far as consumer would take them, to see, until see returns
-// false. see is called while the queue is locked, and must not keep a body.
+// scan calls see with each queued batch whose number is in [from, until), while see returns true. It skips batches that
+// consumer has taken, and does nothing if consumer is detached. The queue is locked meanwhile, and see must not keep a
+// body.
 func (q *queue) scan(consumer any, from, until uint64, see func(*forward.Batch) bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -11,10 +11,10 @@ import (
 	"github.com/holdfast/holdfast/protocol/fleet"
 )
 
-// distance is what lies between the servers of a cluster: whatever one server sends to another arrives half a round
-// trip later, in order, at any rate. Clients are as near as ever.
+// distance delays traffic between the servers of a cluster by half a round trip, in order and at any rate. Traffic of
+// clients is not delayed.
 //
-// A relay stands for each server's peer port. The other servers dial the relay.
+// A relay listens for each server's peer port, and the other servers dial the relay.
 type distance struct {
 	oneWay atomic.Int64 // nanoseconds
 	relays []*fleet.Relay
@@ -23,7 +23,7 @@ type distance struct {
 // behind returns the address under which the other servers reach the one that listens at addr.
 func (d *distance) behind(addr string) (string, error) {
 	r, err := fleet.NewRelay(func(context.Context) (net.Conn, fleet.Carry, error) {
-		// The first packet of TCP goes there and back before anything is sent.
+		// TCP's handshake takes a round trip before any data.
 		time.Sleep(2 * d.delay())
 		out, err := net.Dial("tcp", addr)
 		return out, d.carry, err
@@ -37,16 +37,16 @@ func (d *distance) behind(addr string) (string, error) {
 
 func (d *distance) delay() time.Duration { return time.Duration(d.oneWay.Load()) }
 
-// piece has the bytes of one read, and the time of their arrival.
+// piece is the bytes of one read with the time of their arrival.
 type piece struct {
 	bytes []byte
 	due   time.Time
 }
 
-// underWay is how many pieces may be on their way in a direction.
+// underWay is the maximum number of pieces in transit in one direction.
 const underWay = 1 << 14
 
-// carry carries one direction to its end.
+// carry forwards one direction until it ends.
 func (d *distance) carry(to, from net.Conn) error {
 	pieces, read := make(chan piece, underWay), make(chan error, 1)
 	go func() {

@@ -266,13 +266,13 @@ func quiet(ctx context.Context, e Env, say, check func(*resp.Conn, int) error) (
 	f.merge(map[string]float64{
 		"connections":          float64(e.Sizes.Idle),
 		"bytes_per_connection": totalGrown(before, after) / float64(e.Sizes.Idle),
-		"bytes_elsewhere":      leastGrown(before, after) / float64(e.Sizes.Idle),
+		"bytes_elsewhere":      minGrown(before, after) / float64(e.Sizes.Idle),
 	})
 	return f, nil
 }
 
-// leastGrown returns the growth of the process that grew least: one without clients.
-func leastGrown(before, after []int64) float64 {
+// minGrown returns the growth of the process that grew least: one without clients.
+func minGrown(before, after []int64) float64 {
 	least := after[0] - before[0]
 	for i := range before {
 		least = min(least, after[i]-before[i])
