@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -8,9 +9,11 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast/holdfast/protocol"
 )
@@ -80,6 +83,38 @@ func TestFullNodeStartsAgain(t *testing.T) {
 			waitServing(t, n)
 			require.Zero(t, c.kills(t))
 		})
+	}
+}
+
+// TestLargeValuesFitAContainer has more clients that set large values at once than a node of the container has room for.
+func TestLargeValuesFitAContainer(t *testing.T) {
+	exe := build(t)
+	const bytes, clients = 256 << 20, 24
+	nodes, containers := plan(t, exe, 3), make([]container, 3)
+	for i, n := range nodes {
+		containers[i] = newContainer(t, bytes+i<<12)
+		require.NoError(t, n.Start(containers[i].command(exe, n.args...)))
+	}
+	waitServing(t, nodes...)
+	value := strings.Repeat("v", 8_000_000)
+	var setting errgroup.Group
+	for i := range clients {
+		setting.Go(func() error {
+			client := redis.NewClient(&redis.Options{
+				Addr: nodes[i%len(nodes)].addr, MaxRetries: -1, ReadTimeout: time.Minute, WriteTimeout: time.Minute,
+			})
+			defer client.Close()
+			err := client.Set(t.Context(), fmt.Sprint("key", i%4), value, 0).Err()
+			if refusal := redis.Error(nil); errors.As(err, &refusal) {
+				return nil // the cluster is slow, and the connection is still there
+			}
+			return err
+		})
+	}
+	require.NoError(t, setting.Wait())
+	waitServing(t, nodes...)
+	for _, c := range containers {
+		require.Zero(t, c.kills(t))
 	}
 }
 
