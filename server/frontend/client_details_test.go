@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/protocol/protocoltest"
 	"github.com/holdfast/holdfast/server/replica"
 )
 
@@ -353,6 +354,13 @@ func TestPollsAreShown(t *testing.T) {
 		require.EqualValues(t, 2, waiter[27].Num)
 		require.Equal(t, "connected", waiter[29].Str)
 		require.Equal(t, "next", waiter[33].Str)
+
+		page := protocoltest.ReadFile(t, "../LOCKS.md")
+		for _, fields := range [][]protocol.Value{list[0].Elems, list[0].Elems[15].Elems[0].Elems, waiter} {
+			for i := 0; i < len(fields); i += 2 {
+				require.Contains(t, page, "`"+fields[i].Str+"`")
+			}
+		}
 	})
 }
 
