@@ -3,14 +3,11 @@ package locks
 import (
 	"fmt"
 	"math"
-	"strconv"
 	"strings"
 	"testing"
-	"unsafe"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast/holdfast/fsm/waits"
 	"github.com/holdfast/holdfast/protocol"
 )
 
@@ -179,39 +176,6 @@ func TestForever(t *testing.T) {
 	}
 }
 
-// TestDropsBeforeASweep requires that NodeEnds has one name for each node, the greatest one, if the waits of a node end
-// several times before a sweep. The name must not share memory with a log entry.
-func TestDropsBeforeASweep(t *testing.T) {
-	table := at(New(), 1000)
-	table.mustAcquire(t, asks("me", "k"))
-	for _, origin := range []protocol.Incarnation{
-		{Node: "n2", Epoch: 1}, {Node: "n2", Epoch: 2}, {Node: "n2", Epoch: 3}, {Node: "n1", Epoch: 1},
-	} {
-		r := waiting(asks(origin.Node+strconv.FormatUint(origin.Epoch, 10), "k"))
-		r.Client.Origin = origin
-		_, err := table.Acquire(r)
-		require.NoError(t, err)
-	}
-	for _, name := range []waits.Name{
-		{Origin: protocol.Incarnation{Node: "n2", Epoch: 3}},
-		{Origin: protocol.Incarnation{Node: "n1", Epoch: 2}},
-		{Origin: protocol.Incarnation{Node: "n2", Epoch: 2}},
-		{Origin: protocol.Incarnation{Node: "n2", Epoch: 4}},
-	} {
-		name.Origin.Node = strings.Clone(name.Origin.Node)
-		table.EndNodeWaitsBefore(name)
-		require.NoError(t, table.Verify())
-		for _, drop := range table.nodeEnds {
-			require.NotSame(t, unsafe.StringData(name.Origin.Node), unsafe.StringData(drop.Origin.Node))
-		}
-	}
-	require.Len(t, table.nodeEnds, 2)
-	table.Begin(1010, plenty)
-	table.Sweep()
-	require.Zero(t, table.Stats().Waiters)
-	require.Empty(t, table.nodeEnds)
-}
-
 // TestTextsAreBounded requires that owners, notes, calls and names have at most MaxText bytes.
 func TestTextsAreBounded(t *testing.T) {
 	table := at(New(), 1000)
@@ -236,44 +200,6 @@ func TestTextsAreBounded(t *testing.T) {
 	_, err = table.Acquire(&Request{Owner: "o", LeaseMillis: 1000, Client: client})
 	require.ErrorIs(t, err, ErrRequest)
 	require.Zero(t, table.Bytes())
-}
-
-// TestCausesOfLateLosses requires that a loss by a command has the cause of the command, also if the event runs later
-// or in a table that was loaded from a snapshot.
-func TestCausesOfLateLosses(t *testing.T) {
-	table := at(New(), 1000)
-	for _, owner := range []string{"a", "b", "c"} {
-		for _, key := range []string{"k", "l"} {
-			r := asks(owner, key)
-			r.Mode, r.Note = Shared, "note of "+owner
-			table.mustAcquire(t, r)
-		}
-	}
-	table.Begin(1010, 1)
-	require.Equal(t, 3, table.Break(&Break{Key: "k", Reason: Broken, CauseID: 7}))
-	table.Flush(0, 8)
-	var told []Event
-	for range 20 {
-		for _, e := range table.TakeEvents() {
-			if e.Kind == Lost {
-				told = append(told, e)
-			}
-		}
-		again := reloaded(t, table)
-		table = again
-		table.Begin(1020, 1)
-		table.Sweep()
-	}
-	require.Len(t, told, 6)
-	reasons := map[string]int{}
-	for _, e := range told {
-		require.Equal(t, map[Reason]uint64{Broken: 7, Flushed: 8}[e.Reason], e.CauseID)
-		require.EqualValues(t, 1000, e.SinceMillis)
-		require.EqualValues(t, 10, e.HeldMillis)
-		require.Equal(t, "note of "+e.Owner, e.Note)
-		reasons[e.Key]++
-	}
-	require.Equal(t, map[string]int{"k": 3, "l": 3}, reasons)
 }
 
 // TestRequestsAreChecked requires that a request with a number out of range is refused, and changes nothing.
@@ -395,25 +321,6 @@ func TestSessionsAreBounded(t *testing.T) {
 	require.True(t, ok)
 	require.Equal(t, MaxPerSession, holds)
 	require.Equal(t, 2, table.Stats().Holds)
-}
-
-// TestTicketsOfPlacesThatAreKept requires that a waiter is found by its name after an absent waiter with the same name
-// was removed.
-func TestTicketsOfPlacesThatAreKept(t *testing.T) {
-	table := at(New(), 1000)
-	r := asks("a", "k", "l")
-	r.LeaseMillis = Forever
-	table.mustAcquire(t, r)
-	kept, other := asks("b", "k"), asks("c", "l")
-	kept.WaitMillis, kept.GraceMillis = 10, 10
-	table.mustWait(t, kept)
-	at(table, 1011).Sweep()
-	other.Waits, other.Ticket = true, kept.Ticket
-	_, err := table.Acquire(other)
-	require.NoError(t, err)
-	at(table, 1031).Sweep()
-	require.NoError(t, table.Verify())
-	require.Equal(t, 1, table.Stats().Waiters)
 }
 
 // TestEndsOfWaitsAreBounded requires that a call with a small budget ends few waits, whatever ends the waits.

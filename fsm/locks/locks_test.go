@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast/holdfast/fsm/waits"
 	"github.com/holdfast/holdfast/protocol"
 )
 
@@ -112,8 +113,8 @@ func kinds(events []Event) (kinds []EventKind) {
 	return kinds
 }
 
-// TestGrantsShareNoMemory requires that holds, waiters and sessions share no memory with the log entry of their
-// request, since the entry is far larger.
+// TestGrantsShareNoMemory requires that holds, waiters, sessions and NodeEnds share no memory with the log entry of
+// their request, since the entry is far larger.
 func TestGrantsShareNoMemory(t *testing.T) {
 	table := at(New(), 1000)
 	given := map[*byte]bool{}
@@ -141,13 +142,16 @@ func TestGrantsShareNoMemory(t *testing.T) {
 		table.mustWait(t, ask("waiter", "note", keys...))
 	}
 	h, w, s := table.find(0, "k").hold, table.waiterOf(table.find(0, "l"), "waiter"), table.session(id)
+	ended := waits.Name{Origin: *w.origin, Ticket: w.ticket + 1}
+	ended.Origin.Node = text(ended.Origin.Node)
+	table.EndNodeWaitsBefore(ended)
 	kept := []string{
 		h.owner, h.extra.note, h.extra.call, h.origin.Node, w.keys()[0], w.keys()[1], w.owner, w.note, w.call,
-		w.origin.Node, s.name, s.origin.Node, table.incarnations[0].origin.Node,
+		w.origin.Node, s.name, s.origin.Node, table.incarnations[0].origin.Node, table.nodeEnds[0].Origin.Node,
 	}
 	require.Equal(t, []string{
 		"owner", "another note", "call another note", "node of owner", "k", "l", "waiter", "note", "call note",
-		"node of waiter", "name", "node of a session", "node of a session",
+		"node of waiter", "name", "node of a session", "node of a session", "node of waiter",
 	}, kept)
 	for _, each := range kept {
 		_, shared := given[unsafe.StringData(each)]

@@ -182,8 +182,8 @@ func (p *twins) cancel() (string, reply, reply) {
 
 func (p *twins) breaks() (string, reply, reply) {
 	b := &Break{
-		DB: p.db(), Key: p.key(), Reason: Broken, ByOwner: p.d.one(2), OverridesDelay: p.d.one(3),
-		DelayMillis: p.millis(50) * int64(p.d.n(4)/3),
+		DB: p.db(), Key: p.key(), Reason: Broken, CauseID: causes[Broken], ByOwner: p.d.one(2),
+		OverridesDelay: p.d.one(3), DelayMillis: p.millis(50) * int64(p.d.n(4)/3),
 	}
 	if b.ByOwner {
 		b.Owner = p.owner()
@@ -324,7 +324,7 @@ func (p *twins) flush() (string, reply, reply) {
 	}
 	db := p.db()
 	want := p.model.flush(db)
-	p.table.Flush(db, 0)
+	p.table.Flush(db, causes[Flushed])
 	maps.DeleteFunc(p.present, func(name string, _ bool) bool { return strings.HasPrefix(name, fmt.Sprint(db, " ")) })
 	p.goOn()
 	return fmt.Sprint("flush ", db), want, reply{}

@@ -184,7 +184,7 @@ func (p *twins) follow(text string) {
 func (p *twins) soften(e *Event) {
 	e.Waiters, e.Attached = 0, Client{}
 	if e.Kind == Lost {
-		e.Reason = 0 // the hold may have ended for several reasons
+		e.Reason, e.CauseID = 0, 0 // the hold may have ended for several reasons
 	}
 	if e.Err == ErrNodeEnded { // both the session and the node of a waiter may have ended
 		e.Err = ErrNoSession

@@ -305,11 +305,14 @@ func (n *naive) leave(w *nWait) {
 	n.queue = slices.DeleteFunc(n.queue, func(o *nWait) bool { return o == w })
 }
 
+// causes has the ids of the commands that end holds.
+var causes = map[Reason]uint64{Broken: 7, Flushed: 8}
+
 // drop removes a hold. at is the time at which the hold ended.
 func (n *naive) drop(kind EventKind, reason Reason, l *nLock, h *nHold, at int64) {
 	l.holds = slices.DeleteFunc(l.holds, func(o *nHold) bool { return o == h })
 	e := n.holdEvent(kind, l, h)
-	e.Reason, e.HeldMillis = reason, at-h.since
+	e.Reason, e.CauseID, e.HeldMillis = reason, causes[reason], at-h.since
 	if h.session == 0 {
 		e.SinceRenewedMillis = min(h.lease, at-(h.deadline-h.lease))
 	}
