@@ -28,8 +28,5 @@ func (b *budget) hasBudget() bool { return b.units > 0 }
 
 func (b *budget) charge(changes, lookups int) { b.units -= changes*ChangeUnits + lookups }
 
-// chargeQueues charges for a waiter that joins or leaves all its queues.
-func (b *budget) chargeQueues(w *waiter) { b.units -= QueueUnits * (len(w.keys()) - 1) }
-
 // BudgetLeft returns the units that are left. The result is negative if the budget is overdrawn.
 func (b *budget) BudgetLeft() int { return b.units }

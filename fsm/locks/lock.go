@@ -34,7 +34,6 @@ type extension struct {
 	ranks             [rankCount]int32 // the number of waiters of each rank
 	sessionHolds      int32            // the number of holds that have a session
 	sessionWaits      int32            // the number of waiters that have a session
-	multiKeyWaits     int32            // the number of waiters that wait for several locks
 }
 
 const (

@@ -110,9 +110,6 @@ func (q *queues) changeEntry(l *lock, w *waiter, i int, n int32) {
 	if w.term < 0 {
 		m.sessionWaits += n
 	}
-	if len(w.keys()) > 1 {
-		m.multiKeyWaits += n
-	}
 }
 
 // changeIndexes adds a waiter to the indexes by name and by session, and to the totals of all waiters, if n is 1. It

@@ -339,7 +339,7 @@ func (s *store) changeQueues(w *waiter, n int32) {
 		sess.waiters += n
 		sess.queueEntries += n * int32(len(w.keys()))
 	}
-	s.chargeQueues(w)
+	s.units -= QueueUnits * (len(w.keys()) - 1)
 	s.bytes += int64(n) * w.bytes()
 }
 

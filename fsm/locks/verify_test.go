@@ -105,7 +105,6 @@ func TestVerify(t *testing.T) {
 		{"permits", func(p *parts) { p.many.permits++ }},
 		{"holds of sessions", func(p *parts) { p.many.sessionHolds++ }},
 		{"waiters of sessions", func(p *parts) { p.alone.ext.sessionWaits = 0 }},
-		{"waiters for many", func(p *parts) { p.alone.ext.multiKeyWaits = 1 }},
 		{"a rank", func(p *parts) { p.alone.ext.ranks[asleepOther]++ }},
 		{"delay -1", func(p *parts) { p.many.delayEnd = -1; p.settleAs(p.shared) }},
 		{"grant as of -1", func(p *parts) { p.many.grantPendingSince = -1; p.settleAs(p.shared) }},
@@ -174,9 +173,7 @@ func TestVerify(t *testing.T) {
 		{"another rank", func(p *parts) { p.w.absent = true }},
 		{"another end of a wait", func(p *parts) { other := *p.w; p.waitEnds.Set(waiterKey{p.alone.id(), &other}) }},
 		{"one more end of a wait", func(p *parts) { p.waitEnds.Set(waiterKey{99, waitEndProbe}) }},
-		{"in one line of two", func(p *parts) {
-			p.w.options, p.alone.ext.multiKeyWaits = &options{manyKeys: append(p.w.keys(), "other")}, 1
-		}},
+		{"in one line of two", func(p *parts) { p.w.options = &options{manyKeys: append(p.w.keys(), "other")} }},
 		{"not by name", func(p *parts) { p.waitersByName.PopMin() }},
 		{"one more by name", func(p *parts) { p.waitersByName.Set(&waiter{order: 9, origin: &noOrigin}) }},
 		{"another by name", func(p *parts) { other := *p.w; p.waitersByName.Set(&other) }},
