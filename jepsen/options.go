@@ -147,7 +147,7 @@ func (o *options) build() (remove func(), err error) {
 	return remove, os.Setenv(binaryEnv, o.binary)
 }
 
-// version is the server's own account of its version.
+// version returns the version that the server's program reports.
 func (o *options) version(ctx context.Context) string {
 	cmd := exec.CommandContext(ctx, "redis-server", "--version")
 	if o.target == "holdfast" {

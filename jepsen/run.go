@@ -127,7 +127,7 @@ type trial struct {
 	skipped   []string     // requested faults that are impossible, with the reasons
 	verdict   checker.Verdict
 
-	// With hostile clients:
+	// The fields below are set with faults of hostile clients.
 	nodeLimits cluster.Limits
 	usage      map[string]cluster.Usage
 }

@@ -72,7 +72,7 @@ func (m *meter) end() {
 	}
 }
 
-// numbers omits what could not be read.
+// numbers returns the figures of the window. It omits those that could not be read.
 func (m *meter) numbers() map[string]float64 {
 	n := map[string]float64{"generator_cpu_seconds": m.ended - m.self}
 	if len(m.pids) > 0 && m.err == nil {

@@ -110,8 +110,8 @@ func runSearches(model porcupine.Model, known Functions, searches []search) {
 	wg.Wait()
 }
 
-// operations are the operations of a history as porcupine wants them. What failed
-// is left out: nothing was done. What is unknown may take effect at any later time.
+// operations converts a history's operations for porcupine. It omits failed operations, which had no effect. An
+// operation with an unknown outcome may take effect at any later time.
 func operations(ops []history.Op, known Functions) []porcupine.Operation {
 	var out []porcupine.Operation
 	for i := range ops {

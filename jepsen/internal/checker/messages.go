@@ -127,7 +127,7 @@ func (m *messages) findGaps(o *history.Op, heard map[int64]bool) {
 	}
 }
 
-// findTwoOrders compares what all heard on some channels: behind a message all hear the same message next.
+// findTwoOrders reports two subscribers of the given channels that received different messages after the same message.
 func (m *messages) findTwoOrders(channels int64) {
 	next, before := map[int64]int64{}, map[int64]int64{}
 	by := map[int64]*history.Op{} // who heard the next of a message

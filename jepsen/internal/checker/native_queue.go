@@ -93,7 +93,7 @@ func findDeserted(r *Result, key string, ops []history.Op, left *history.Op, b T
 	}
 }
 
-// WaitBounds say how long waits may take.
+// WaitBounds bounds the duration of waits.
 type WaitBounds struct {
 	Clocks
 	// For Late and Settle see [TTLBounds].

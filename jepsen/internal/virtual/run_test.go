@@ -344,8 +344,8 @@ var narrow = []struct {
 	{"busy", "append,lock", "busy", false},
 	// Acknowledged writes survive a power cut, even if a process had found them only in the page cache.
 	{"power", "append,register", "power-append,power-sync", false},
-	// A node follows although an entry behind its snapshot is on no other node. A refused append is sent again at once,
-	// so without a delay virtual time would stand still.
+	// A node can follow even if its log has an entry after its snapshot that no other node has. A refused append is sent
+	// again at once, so without a delay virtual time would stand still.
 	{"tail", "append,register", "snapshot-tail", true},
 	// The leader is partitioned during transfers.
 	{"transfer", "append,counter", "partition-leader,transfer", false},
