@@ -149,7 +149,7 @@ func sessionCommands() []Command {
 			"List the sessions").costing("O(N) for a whole run, N being the number of sessions").
 			taking(integer("cursor").after("CURSOR").opt(), integer("count").after("COUNT").opt()),
 		lockWord("session.open", -3, Write, FlagDenyOOM|FlagFast, "Begin a session and return its id").costing(work).
-			taking(oneOf("lease", duration()...), token("CONNECTION").opt(), token("HEARTBEAT").opt(),
+			taking(oneOf("lease", duration()...), block("connection", token("CONNECTION"), token("HEARTBEAT").opt()).opt(),
 				text("name").after("NAME").opt()),
 	}
 }
