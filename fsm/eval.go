@@ -130,8 +130,8 @@ func (c *call) runScript(s *script, keys, args []string, readOnly bool) (reply p
 	}
 	h := &c.scripts
 	h.call, h.full, h.declaredNoted, h.readOnly = c, false, false, readOnly || noWrites
-	if !h.readOnly && s.program.HasShebang() && s.program.Flags()&lua.FlagAllowOOM == 0 && c.Full() {
-		return command.ErrOOM, false
+	if !h.readOnly && s.program.HasShebang() && s.program.Flags()&lua.FlagAllowOOM == 0 && c.Full() != nil {
+		return c.Full().Value(), false
 	}
 	if h.runner == nil {
 		h.runner = lua.NewRunner()
@@ -267,7 +267,7 @@ func (c *call) loadScript(source string) protocol.Value {
 		return protocol.Bulk(old.sha)
 	}
 	if c.refusesLoad(source) {
-		return command.ErrOOM
+		return protocol.ErrOOM.Value()
 	}
 	var s *script
 	if old != nil {

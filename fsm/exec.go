@@ -22,8 +22,8 @@ func execOp(c *call) protocol.Value {
 	if !ok {
 		return protocol.Err("transaction is corrupt")
 	}
-	if c.refusesQueued(queued) {
-		return errOOMExec
+	if cause := c.refusesQueued(queued); cause != nil {
+		return protocol.ExecAbortedBy(cause).Value()
 	}
 	changed, ok := c.watchedChanged(watches)
 	switch {

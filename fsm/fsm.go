@@ -157,7 +157,7 @@ func (m *machine) Apply(data []byte, sink Sink) error {
 	c.EntryVersion = entry.Version
 	c.advance(&entry)
 	c.NowMillis, c.WallOffsetMillis = m.st.ClockMillis, m.st.wallOffsetMillis
-	c.limitMemory(entry.Limits.MemoryBytes)
+	c.limitMemory(&entry.Limits)
 	c.limitScripts(entry.Limits.ScriptSteps)
 	c.bounds = m.budgets
 	c.writeBudget, c.readBudget, c.wakeBudget = newBudget(c.bounds.entry), newBudget(c.bounds.reads),

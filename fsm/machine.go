@@ -133,8 +133,10 @@ type entryOutput struct {
 	omitted     event.LockChange     // a change of a lock beyond those that an entry may tell
 }
 
-// memoryLimit is the limit of the entry for the memory of keys and scripts.
+// memoryLimit is the limit of the entry for the memory of keys and scripts. diskFull refuses what a state at its limit
+// does.
 type memoryLimit struct {
+	diskFull   bool
 	limited    bool
 	limitBytes int64 // the limit if limited is set
 }

@@ -40,16 +40,23 @@ func (ss sessions) usedBytes() (n int64) {
 	return n
 }
 
-var errOOMExec = protocol.ExecAbortedBy(protocol.ErrOOM).Value()
-
 // limitMemory sets the memory limit of the entry. The sessions count as they are at the beginning of the entry.
-func (c *call) limitMemory(limitBytes uint64) {
-	c.limited = limitBytes != 0
-	c.limitBytes = int64(min(limitBytes, 1<<62)) - c.st.sessions.usedBytes()
+func (c *call) limitMemory(limits *protocol.EntryLimits) {
+	c.diskFull, c.limited = limits.DiskFull, limits.MemoryBytes != 0
+	c.limitBytes = int64(min(limits.MemoryBytes, 1<<62)) - c.st.sessions.usedBytes()
 }
 
-// Full reports whether the state exceeds the limit. Commands that may make the state grow are then refused.
-func (c *call) Full() bool { return c.limited && c.st.usedBytes() > c.limitBytes }
+// Full returns the error of commands that may make the state grow, if the state exceeds the limit or the disks are
+// nearly full, and else nil.
+func (c *call) Full() *protocol.Error {
+	switch {
+	case c.diskFull:
+		return protocol.ErrDiskFull
+	case c.limited && c.st.usedBytes() > c.limitBytes:
+		return protocol.ErrOOM
+	}
+	return nil
+}
 
 // The shares of the memory limit.
 const (
@@ -80,19 +87,20 @@ func (c *call) isOverEvalShare() bool {
 		scriptsBytes(sc.byTurn.Len(), sc.rememberedBytes) > c.limitBytes/rememberedShare
 }
 
-// refusesQueued reports whether a request of a transaction would be refused now.
-func (c *call) refusesQueued(queued string) bool {
-	if !c.Full() {
-		return false
+// refusesQueued returns why a request of a transaction would be refused now, or nil.
+func (c *call) refusesQueued(queued string) *protocol.Error {
+	cause := c.Full()
+	if cause == nil {
+		return nil
 	}
 	var r protocol.Request
 	for queued != "" {
 		queued, _ = protocol.NextRequest(queued, &r) // parsed before without error
 		if b := c.lookup(wordOf(r.Args)); b != nil && b.grows {
-			return true
+			return cause
 		}
 	}
-	return false
+	return nil
 }
 
 // accounts has the users whose requests had a quota, and the number of the account of each user. The databases and the
@@ -187,9 +195,11 @@ func (c *call) closeAccount() {
 
 // refuses reports whether a command is refused since it may make the state grow. c.refusal is the reply.
 func (c *call) refuses(b *binding, words []string) bool {
-	if b.grows && c.Full() {
-		c.refusal = command.ErrOOM
-		return true
+	if b.grows {
+		if cause := c.Full(); cause != nil {
+			c.refusal = cause.Value()
+			return true
+		}
 	}
 	return c.quota.User != "" && (b.grows || b.name == "smove") && c.exceeds(b, words)
 }

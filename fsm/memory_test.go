@@ -9,7 +9,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/holdfast/holdfast/fsm/command"
 	"github.com/holdfast/holdfast/protocol"
 )
 
@@ -221,6 +220,28 @@ func TestStormIsCounted(t *testing.T) {
 	require.NoError(t, d.m.st.Databases[0].Verify())
 }
 
+// TestFullDisk: an entry that says so refuses what may make the state grow, also in scripts and transactions, and
+// nothing else. The next entry runs everything again.
+func TestFullDisk(t *testing.T) {
+	d := newDriver(t)
+	for _, key := range []string{"lock", "k"} {
+		d.do("set", key, "v")
+	}
+	d.limits.DiskFull = true
+	refusal := protocol.ErrDiskFull.Value()
+	require.Equal(t, refusal, d.do("set", "a", "b"))
+	require.Equal(t, refusal, d.do("rename", "k", "k-is-longer"))
+	require.Equal(t, protocol.ExecAbortedBy(protocol.ErrDiskFull).Value(),
+		d.exec(nil, []string{"del", "k"}, []string{"set", "a", "b"}))
+	require.Contains(t, d.do("eval", "return redis.call('set', 'a', 'b')", "0").Str, refusal.Str)
+	require.Equal(t, protocol.Integer(1), d.do("eval", "return redis.call('del', KEYS[1])", "1", "lock"))
+	require.False(t, d.do("script", "load", "return 1").IsError())
+	require.Equal(t, protocol.Integer(1), d.do("pexpire", "k", "1000"))
+	require.Equal(t, protocol.Integer(1), d.do("del", "k"))
+	d.limits.DiskFull = false
+	require.Equal(t, protocol.OK, d.do("set", "a", "b"))
+}
+
 // TestPeakBytes: the peak is the largest count after an entry.
 func TestPeakBytes(t *testing.T) {
 	d := newDriver(t)
@@ -241,14 +262,14 @@ func TestScriptsAreBounded(t *testing.T) {
 	refused := 0
 	for i := range 40 {
 		if reply := d.do("script", "load", large(i)); reply.IsError() {
-			require.Equal(t, command.ErrOOM, reply)
+			require.Equal(t, protocol.ErrOOM.Value(), reply)
 			refused++
 		}
 	}
 	require.Equal(t, 40-5, refused)
 	require.LessOrEqual(t, d.m.Stats().UsedBytes, int64(8<<20))
 	d.limits.MemoryBytes = 1
-	require.Equal(t, command.ErrOOM, d.do("script", "load", "return 1"), "the share is of the limit")
+	require.Equal(t, protocol.ErrOOM.Value(), d.do("script", "load", "return 1"), "the share is of the limit")
 	d.limits.MemoryBytes = 8 << 20
 	d.do("script", "flush")
 	for i := range 100 {
@@ -256,9 +277,9 @@ func TestScriptsAreBounded(t *testing.T) {
 	}
 	require.LessOrEqual(t, d.m.Stats().UsedBytes, int64(1<<20)+1000)
 	d.do("set", "k", strings.Repeat("v", 8<<20))
-	require.Equal(t, command.ErrOOM, d.do("set", "k2", "v"))
+	require.Equal(t, protocol.ErrOOM.Value(), d.do("set", "k2", "v"))
 	require.False(t, d.do("script", "load", "return 1").IsError(), "a client loads the script that gives its lock back")
-	require.Equal(t, command.ErrOOM, d.do("script", "load", large(1000)+strings.Repeat(" ", 30_000)))
+	require.Equal(t, protocol.ErrOOM.Value(), d.do("script", "load", large(1000)+strings.Repeat(" ", 30_000)))
 }
 
 // TestScriptMemory: no source takes more memory than is counted for it.

@@ -28,8 +28,8 @@ func (c *call) enqueue(ticket uint64, u command.Unserved) protocol.Value {
 	switch {
 	case !c.Pays(bytes + int64(u.Count)*command.WriteWork):
 		return command.ErrOverWork
-	case c.Full():
-		return command.ErrOOM
+	case c.Full() != nil:
+		return c.Full().Value()
 	case c.st.Waits.Bytes()+bytes > c.bounds.waiting:
 		return protocol.ErrTooManyWait.Value()
 	case c.isOverWaiterQuota():

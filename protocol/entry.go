@@ -13,7 +13,7 @@ import (
 //	byte    version
 //	varint  stamp        the leader's instant, milliseconds of cluster time
 //	varint  wall offset  wall clock minus stamp, milliseconds
-//	uvarint memory limit the leader's --max-memory in bytes; 0: none
+//	uvarint memory limit the leader's --max-memory in bytes; 0: none; 1<<63 more while disks are nearly full
 //	uvarint script steps the leader's --max-script-steps; 0: the default of fsm
 //	batch*  until the end
 //
@@ -151,9 +151,13 @@ type EntryWriter struct{ buf []byte }
 
 // EntryLimits has limits that the leader sets for the whole cluster in each entry.
 type EntryLimits struct {
-	MemoryBytes uint64 // bounds the memory of the state; 0: no limit
+	MemoryBytes uint64 // bounds the memory of the state, at most maxMemoryBytes; 0: no limit
+	DiskFull    bool   // the disks of the cluster have no room for a state that grows
 	ScriptSteps uint64 // bounds the steps of a script; 0: the default of fsm
 }
+
+// maxMemoryBytes is the largest memory limit of an entry.
+const maxMemoryBytes = 1<<63 - 1
 
 // ScriptStepsFlag is the flag that sets [EntryLimits.ScriptSteps]. The errors of scripts over their budget name it.
 const ScriptStepsFlag = "max-script-steps"
@@ -164,7 +168,11 @@ func NewEntry(buf []byte, version byte, stampMillis, wallOffsetMillis int64, lim
 	buf = append(buf[:0], version)
 	buf = binary.AppendVarint(buf, stampMillis)
 	buf = binary.AppendVarint(buf, wallOffsetMillis)
-	buf = binary.AppendUvarint(buf, limits.MemoryBytes)
+	memory := min(limits.MemoryBytes, maxMemoryBytes)
+	if limits.DiskFull {
+		memory |= maxMemoryBytes + 1
+	}
+	buf = binary.AppendUvarint(buf, memory)
 	return &EntryWriter{buf: binary.AppendUvarint(buf, limits.ScriptSteps)}
 }
 
@@ -227,6 +235,8 @@ func DecodeEntry(data string) (Entry, error) {
 	if e.Limits.MemoryBytes, data, ok = uvarint(data); !ok {
 		return e, fmt.Errorf("%w: memory limit", ErrCorruptEntry)
 	}
+	e.Limits.DiskFull = e.Limits.MemoryBytes > maxMemoryBytes
+	e.Limits.MemoryBytes &= maxMemoryBytes
 	if e.Limits.ScriptSteps, data, ok = uvarint(data); !ok {
 		return e, fmt.Errorf("%w: script steps", ErrCorruptEntry)
 	}

@@ -59,7 +59,9 @@ func someEntry() []byte {
 func TestEntryRoundTrip(t *testing.T) {
 	t.Parallel()
 	for _, millis := range []int64{0, 1, -1, math.MaxInt64, math.MinInt64} {
-		limits := EntryLimits{MemoryBytes: uint64(millis), ScriptSteps: uint64(-millis)}
+		limits := EntryLimits{
+			MemoryBytes: uint64(millis) & maxMemoryBytes, DiskFull: millis < 0, ScriptSteps: uint64(-millis),
+		}
 		w := NewEntry([]byte("leftovers"), EntryVersion, millis, -millis, limits)
 		require.Equal(t, len(w.Bytes()), w.Len())
 		e, batches, err := decodeAll(string(w.Bytes()))

@@ -63,6 +63,7 @@ var (
 	ErrWrongPass    = &Error{Prefix: "WRONGPASS", Text: "invalid username-password pair or user is disabled."}
 	ErrNoProto      = &Error{Prefix: "NOPROTO", Text: "unsupported protocol version"}
 	ErrOOM          = &Error{Prefix: "OOM", Text: "command not allowed when used memory > 'maxmemory'."}
+	ErrDiskFull     = &Error{Prefix: "MISCONF", Text: "command not allowed when the disks of the cluster are nearly full."}
 	ErrLoading      = &Error{Prefix: "LOADING", Text: "Redis is loading the dataset in memory"}
 	ErrUnblocked    = &Error{Prefix: "UNBLOCKED", Text: "client unblocked via CLIENT UNBLOCK"}
 	ErrOwnerTooLong = &Error{Prefix: "OWNERTOOLONG", Text: "an owner is at most 1024 bytes"}

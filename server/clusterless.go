@@ -73,6 +73,8 @@ func (b *clusterlessBackend) Listen(event.Interest) {}
 
 func (b *clusterlessBackend) Version() byte { return protocol.OldestEntryVersion }
 
+func (b *clusterlessBackend) DiskFull() bool { return false }
+
 func (b *clusterlessBackend) Status() replica.Status {
 	return replica.Status{
 		ID: b.id, Name: members.Name(b.id),

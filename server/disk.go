@@ -3,10 +3,12 @@ package server
 import (
 	"fmt"
 	"math"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/holdfast/holdfast/server/loglimit"
+	"github.com/holdfast/holdfast/server/replica"
 )
 
 const (
@@ -107,8 +109,8 @@ func (s *Server) onSync(took time.Duration) {
 	}
 }
 
-// diskDetail describes a slow disk, or returns "".
-func (s *Server) diskDetail() string {
+// slowDisk describes a slow disk, or returns "".
+func (s *Server) slowDisk() string {
 	p99 := s.syncs.slowP99(time.Now())
 	if p99 == 0 {
 		return ""
@@ -116,10 +118,49 @@ func (s *Server) diskDetail() string {
 	return fmt.Sprintf("slow: in the last minute one append to the log in 100 took %v or more", p99)
 }
 
+// diskDetail describes a slow or nearly full disk, or returns "".
+func (s *Server) diskDetail() string {
+	detail := s.slowDisk()
+	if free, reserve := s.space(); free < reserve {
+		detail = strings.TrimPrefix(fmt.Sprintf("%s; nearly full: %d bytes are free, and %d in reserve", detail, free,
+			reserve), "; ")
+	}
+	return detail
+}
+
 // warnings returns warnings about this node that other members cannot detect.
 func (s *Server) warnings() (all []string) {
-	if slow := s.diskDetail(); slow != "" {
+	if slow := s.slowDisk(); slow != "" {
 		all = append(all, "the disk is "+slow)
+	}
+	return all
+}
+
+// onSpace notes the space of the disk.
+func (s *Server) onSpace(free, total uint64) {
+	if r := s.member.Load(); r != nil {
+		r.NoteSpace(free, total)
+	}
+}
+
+// space returns the free bytes of the disk and its reserve, or zeros while they are unknown.
+func (s *Server) space() (free, reserve uint64) {
+	if r := s.member.Load(); r != nil {
+		return r.Space()
+	}
+	return 0, 0
+}
+
+// diskTroubles returns a sentence for each member whose disk is nearly full.
+func diskTroubles(r *replica.Replica) (all []string) {
+	what := "its log may end there"
+	if r.DiskFull() {
+		what = "commands that may add data are refused"
+	}
+	for _, m := range r.Status().Members {
+		if m.DiskFull {
+			all = append(all, fmt.Sprintf("the disk of %s is nearly full: %s", m.Name, what))
+		}
 	}
 	return all
 }

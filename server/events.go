@@ -40,6 +40,8 @@ func (s *Server) onEvent(event replica.Event) {
 		}
 		s.logger.Warn("proposal stalled", "age", e.Age.Round(time.Millisecond), "commit_index", e.Committed, "last_index",
 			e.LastLog, "logs", strings.Join(logs, " "))
+	case replica.DiskFull:
+		s.logDiskFull(e)
 	case replica.LeadershipGivenUp:
 		s.logger.Warn("leadership given up: the other voters hear this leader, and have acknowledged nothing",
 			"term", e.Term, "age", e.Age.Round(time.Millisecond), "asked", strings.Join(e.Asked, ", "))
@@ -83,6 +85,15 @@ func (s *Server) onEvent(event replica.Event) {
 	case replica.Failed:
 		s.fail(fmt.Errorf("state can no longer follow the log: %w", e.Err)) // see fatal.go
 	}
+}
+
+func (s *Server) logDiskFull(e replica.DiskFull) {
+	if len(e.Members) == 0 {
+		s.logger.Info("the disks have room again")
+		return
+	}
+	s.logger.Warn("disks are nearly full", "members", strings.Join(e.Members, ", "), "refuses_data", e.Refuses,
+		"free", e.Free, "reserve", e.Reserve, "data_dir", s.config.DataDir)
 }
 
 // onStateEvents passes the events of an entry to subscriptions, caches, monitors and the frontend.

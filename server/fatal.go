@@ -41,7 +41,8 @@ func (s *Server) storeHooks(f *faults) store.Hooks {
 		OnFault: func(op store.Op, err error) {
 			s.fail(fmt.Errorf("disk failed: %s: %w", op, err))
 		},
-		OnSync: s.onSync,
-		Faults: f.disk(),
+		OnSync:  s.onSync,
+		OnSpace: s.onSpace,
+		Faults:  f.disk(),
 	}
 }

@@ -183,6 +183,10 @@ func (s *Server) newRegistry() *prometheus.Registry {
 		auditCounter("lines", "Lines of the audit log that were written.", s.audit.Lines),
 		auditCounter("dropped", "Lines of the audit log that were not written: there was no room, or the write failed.",
 			s.audit.Dropped),
+		diskGauge("free", "The free bytes of the file system that has the data folder; 0 while they are unknown.",
+			func() uint64 { free, _ := s.space(); return free }),
+		diskGauge("reserve", "The free bytes below which the disk counts as nearly full; 0 while they are unknown.",
+			func() uint64 { _, reserve := s.space(); return reserve }),
 		buildInfo(s.config.Name), credentials{s.secrets, s.cluster.admissions}, checks{s.cluster.checker},
 	)
 	return r
@@ -191,6 +195,11 @@ func (s *Server) newRegistry() *prometheus.Registry {
 func auditCounter(name, help string, count func() uint64) prometheus.Collector {
 	return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "holdfast_audit_" + name + "_total", Help: help},
 		func() float64 { return float64(count()) })
+}
+
+func diskGauge(name, help string, bytes func() uint64) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "holdfast_disk_" + name + "_bytes", Help: help},
+		func() float64 { return float64(bytes()) })
 }
 
 // newWeb returns the server of the port for monitoring, or nil if there is none.
@@ -324,13 +333,15 @@ func (s *Server) newAdmissions() *memberrpc.Admissions {
 // troubles returns the faults of a cluster that has a leader and whose voters answer, a sentence each.
 func (s *Server) troubles() []string {
 	var health error
+	var disks []string
 	if r := s.member.Load(); r != nil && s.led() {
-		health = r.Healthy()
+		health, disks = r.Healthy(), diskTroubles(r)
 	}
 	if errors.Is(health, raftnode.ErrQuarantined) {
 		health = nil // the checker's troubles have more details
 	}
-	return slices.Concat(troubles(s.config.Name, health, s.cluster.admissions.Refusals()), s.cluster.checker.Troubles())
+	return slices.Concat(troubles(s.config.Name, health, s.cluster.admissions.Refusals()), disks,
+		s.cluster.checker.Troubles())
 }
 
 func troubles(node string, health error, refusals []memberrpc.Refusal) (all []string) {

@@ -83,8 +83,8 @@ type Host interface {
 	// MayRead reports whether the user may read a key that is not among the words of the request. It charges for the
 	// check.
 	MayRead(key string) bool
-	// Full reports whether the state exceeds the memory limit.
-	Full() bool
+	// Full returns why the state must not grow, or nil.
+	Full() *protocol.Error
 
 	// NewMark returns a mark for an item that the client of the request stores.
 	NewMark(deadlineMillis int64) keyspace.Mark

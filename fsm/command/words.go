@@ -18,7 +18,6 @@ var (
 	ErrNoSuchKey   = protocol.ErrNoSuchKey.Value()
 	ErrSameObject  = protocol.Err("source and destination objects are the same")
 	ErrDBRange     = protocol.ErrDBIndex.Value()
-	ErrOOM         = protocol.ErrOOM.Value()
 	ErrWrongType   = protocol.ErrWrongType.Value()
 	ErrTooLong     = protocol.ErrStringTooBig.Value()
 

@@ -82,6 +82,7 @@ type Member struct {
 	ID string
 	About
 	Silent   bool   // the leader has not heard from the node for an election timeout
+	DiskFull bool   // the node's disk is nearly full
 	LogIndex uint64 // the last entry that the node's log is known to share with the leader's, 0 if unknown
 }
 

@@ -29,11 +29,11 @@ type Client struct {
 	config  ClientConfig
 	changed chan struct{} // signals that leader changed
 
-	mu         sync.Mutex
-	leader     string // the node to follow, "" for none
-	subscribed bool   // this node wants commit notifications
-	cancel     context.CancelFunc
-	conn       *connection // nil while no batch can be sent
+	mu     sync.Mutex
+	leader string // the node to follow, "" for none
+	wanted wanted
+	cancel context.CancelFunc
+	conn   *connection // nil while no batch can be sent
 }
 
 // ClientConfig configures a [Client]. All fields must be set. The functions must be safe for concurrent use.
@@ -78,15 +78,17 @@ func (c *Client) Follow(leader string) {
 }
 
 // SubscribeCommits sets whether this node wants commit notifications.
-func (c *Client) SubscribeCommits(yes bool) {
+func (c *Client) SubscribeCommits(yes bool) { c.want(func(w *wanted) { w.commits = yes }) }
+
+// SetDiskFull sets whether the leader is told that this node's disk is nearly full.
+func (c *Client) SetDiskFull(yes bool) { c.want(func(w *wanted) { w.diskFull = yes }) }
+
+func (c *Client) want(change func(*wanted)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if yes == c.subscribed {
-		return
-	}
-	c.subscribed = yes
-	if c.conn != nil {
-		c.conn.subscribe(yes)
+	was := c.wanted
+	if change(&c.wanted); c.wanted != was && c.conn != nil {
+		c.conn.subscribe(c.wanted)
 	}
 }
 
@@ -187,8 +189,8 @@ func (c *Client) attach(conn *connection) bool {
 		return false
 	}
 	c.conn = conn
-	if c.subscribed {
-		conn.subscribe(true)
+	if c.wanted != (wanted{}) {
+		conn.subscribe(c.wanted)
 	}
 	c.config.Writes.Attach(conn, conn.wake)
 	c.config.Reads.Attach(conn, conn.wake)

@@ -104,14 +104,14 @@ func together(functions ...func(round int)) {
 
 // TestReceiverTogether: links come, go and bring writes at once.
 func TestReceiverTogether(t *testing.T) {
-	q := NewReceiver(ReceiverConfig{Subscribed: func(string, bool) {}, QueueBytes: 1 << 20, Wake: make(chan struct{}, 1)})
+	q := NewReceiver(ReceiverConfig{Subscribed: func(string, bool, bool) {}, QueueBytes: 1 << 20, Wake: make(chan struct{}, 1)})
 	link := func(node string) func(int) {
 		return func(round int) {
 			q.Open(1)
 			conn, _ := net.Pipe()
 			p := &Peer{origin: protocol.Incarnation{Node: node, Epoch: uint64(round)}, conn: conn}
 			if q.admit(p) {
-				q.subscribe(p, round%2 == 0)
+				q.subscribe(p, round%2 == 0, false)
 				_ = q.put(p, []Batch{{Body: make([]byte, 10)}, {Body: make([]byte, 20)}})
 			}
 			q.dismiss(p)

@@ -28,9 +28,10 @@ type connection struct {
 	waits    map[uint64]chan int // WAITs without an answer, by number
 	lastWait uint64
 	out      []byte // messages with WAITs to be sent
-	// subscribed is set if this node wants commit notifications, and subscriptionDue if the leader must be told.
-	subscribed, subscriptionDue bool
-	reports                     [][]byte // messages with answers to the leader's inquiries
+	// wanted has what this node wants the leader to know. wantedDue is set if the leader must be told.
+	wanted    wanted
+	wantedDue bool
+	reports   [][]byte // messages with answers to the leader's inquiries
 
 	reporting sync.WaitGroup // the goroutines that answer inquiries
 
@@ -44,6 +45,9 @@ type connection struct {
 	answered  []Completion
 	lastReply time.Time // when the newest reply came, or the connection was opened
 }
+
+// wanted is the content of the message "subscribe".
+type wanted struct{ commits, diskFull bool }
 
 // partOf names the reply that a part belongs to.
 type partOf struct {
@@ -99,9 +103,9 @@ func (c *connection) gather() {
 		c.frame = append(c.frame, c.reports[0]...)
 		c.reports = c.reports[1:]
 	}
-	if c.subscriptionDue {
-		c.frame = appendBool(append(c.frame, kindSubscribe), c.subscribed)
-		c.subscriptionDue = false
+	if c.wantedDue {
+		c.frame = binary.AppendUvarint(append(c.frame, kindSubscribe), bits(c.wanted.commits, c.wanted.diskFull))
+		c.wantedDue = false
 	}
 }
 
@@ -279,7 +283,9 @@ func (c *connection) status(f *wire.Fields[string]) {
 	b := Status{Term: f.Number(), Commit: f.Number()}
 	for range f.Number() {
 		m := Member{ID: f.Bytes(), About: About{ClientAddr: f.Bytes(), SentinelAddr: f.Bytes()}}
-		m.Silent, m.LogIndex, m.Release = f.Number() != 0, f.Number(), f.Bytes()
+		state := f.Number()
+		m.Silent, m.DiskFull = state&1 != 0, state&2 != 0
+		m.LogIndex, m.Release = f.Number(), f.Bytes()
 		m.NewestVersion, m.HoldVersion = f.Number(), f.Number()
 		if b.Members = append(b.Members, m); f.Err != nil {
 			return
@@ -313,11 +319,11 @@ func (c *connection) report(number uint64, question string) {
 	notify(c.wake)
 }
 
-// subscribe has the leader told whether this node wants commit notifications.
-func (c *connection) subscribe(yes bool) {
+// subscribe has the leader told what this node wants.
+func (c *connection) subscribe(w wanted) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.subscribed, c.subscriptionDue = yes, true // a flag, not a message for each change: clients change it often
+	c.wanted, c.wantedDue = w, true // a flag, not a message for each change: clients change it often
 	notify(c.wake)
 }
 

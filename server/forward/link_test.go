@@ -216,7 +216,7 @@ func link(t *testing.T, dialed, accepted func(net.Conn) net.Conn) *linked {
 			return Status{Term: 3, Commit: 7, Members: []Member{{ID: "n1", About: About{Release: "r1"}}}}
 		},
 		Prepare:    func(body []byte) { l.tell("prepared %s", body) },
-		Subscribed: func(id string, yes bool) { l.tell("%s subscribed %v", id, yes) }, Wake: wake,
+		Subscribed: func(id string, yes, _ bool) { l.tell("%s subscribed %v", id, yes) }, Wake: wake,
 		Confirm: func(context.Context, time.Time) error { return nil },
 		ReadShort: func(body string, _ int, _ time.Time) ([]protocol.Value, string, error) {
 			switch body {
@@ -789,7 +789,7 @@ func TestReceiverWaitsForItsParts(t *testing.T) {
 
 // TestQueueOfWrites: what is looked at and taken, against a list.
 func TestQueueOfWrites(t *testing.T) {
-	q := NewReceiver(ReceiverConfig{Subscribed: func(string, bool) {}, QueueBytes: 1 << 20, Wake: make(chan struct{}, 1)})
+	q := NewReceiver(ReceiverConfig{Subscribed: func(string, bool, bool) {}, QueueBytes: 1 << 20, Wake: make(chan struct{}, 1)})
 	q.Open(1)
 	p := &Peer{origin: protocol.Incarnation{Node: "n2"}}
 	require.True(t, q.admit(p))

@@ -23,7 +23,7 @@ import (
 //	           its work), bytes body
 //	read       number, count of requests, bytes body
 //	wait       number, nodes wanted, milliseconds
-//	subscribe  0 or 1: whether this node wants commit notifications (no, before the first subscribe)
+//	subscribe  1 if this node wants commit notifications, and 2 more if its disk is nearly full (0 before the first)
 //	census     number, bytes question to every node
 //	report     number, bytes value: the answer to an inquiry
 //
@@ -34,8 +34,8 @@ import (
 //	refuse     number, outcome, bytes prefix, bytes text     (of a read)
 //	waited     number, nodes
 //	inquiry    number, bytes question about the follower's clients
-//	status     term, commit index, count, (bytes ID, bytes client address, bytes sentinel address, silent: 0 or 1,
-//	           log index, bytes release, newest version of the log, held version)*
+//	status     term, commit index, count, (bytes ID, bytes client address, bytes sentinel address, 1 if silent and 2
+//	           more if the disk is nearly full, log index, bytes release, newest version of the log, held version)*
 //	part       kind (wrote or answer), state (more, last, dropped), number, then up to the frame's end
 //
 // A large wrote or answer is sent in parts, with other messages between them: its bytes after the number are split. A
@@ -93,6 +93,17 @@ func packHints(b *Batch) uint64 {
 
 func unpackHints(b *Batch, n uint64) {
 	b.Hints, b.Large, b.Work = protocol.Hints(n), n>>8&1 == 1, int64(n>>9)
+}
+
+// bits returns a number of two bits.
+func bits(first, second bool) (n uint64) {
+	if first {
+		n = 1
+	}
+	if second {
+		n |= 2
+	}
+	return n
 }
 
 // values reads a count and that many values.

@@ -57,7 +57,8 @@ func newPeer(config *ReceiverConfig, conn net.Conn, hello greeting) *Peer {
 }
 
 // listen reads frames until the link breaks.
-func (p *Peer) listen(ctx context.Context, br *bufio.Reader, put func(...Batch) error, subscribe func(bool)) error {
+func (p *Peer) listen(ctx context.Context, br *bufio.Reader, put func(...Batch) error, subscribe func(commits, diskFull bool),
+) error {
 	limit := p.config.BatchBytes + wire.Step
 	var writes []Batch
 	for {
@@ -101,7 +102,8 @@ func (p *Peer) listen(ctx context.Context, br *bufio.Reader, put func(...Batch) 
 					p.wait(ctx, number, nodes, time.Duration(millis)*time.Millisecond)
 				}
 			case kindSubscribe:
-				subscribe(f.Number() != 0)
+				n := f.Number()
+				subscribe(n&1 != 0, n&2 != 0)
 			default:
 				return fmt.Errorf("%w: kind %q", wire.ErrCorrupt, kind)
 			}
@@ -201,18 +203,11 @@ func (p *Peer) putStatus() {
 		dst = binary.AppendUvarint(dst, uint64(len(b.Members)))
 		for _, m := range b.Members {
 			dst = wire.AppendBytes(wire.AppendBytes(wire.AppendBytes(dst, m.ID), m.ClientAddr), m.SentinelAddr)
-			dst = binary.AppendUvarint(appendBool(dst, m.Silent), m.LogIndex)
+			dst = binary.AppendUvarint(binary.AppendUvarint(dst, bits(m.Silent, m.DiskFull)), m.LogIndex)
 			dst = appendVersions(wire.AppendBytes(dst, m.Release), &m.About)
 		}
 		return dst
 	})
-}
-
-func appendBool(dst []byte, yes bool) []byte {
-	if yes {
-		return append(dst, 1)
-	}
-	return append(dst, 0)
 }
 
 // wait answers a WAIT on a goroutine of its own, as the client chooses the timeout.

@@ -48,9 +48,9 @@ type ReceiverConfig struct {
 	Status func() Status
 	// Prepare compiles the sources in the body of a batch.
 	Prepare func(body []byte)
-	// Subscribed is called when a follower subscribes to commit notifications or unsubscribes. A follower without a
-	// link is not subscribed. The call holds the receiver's lock.
-	Subscribed func(id string, yes bool)
+	// Subscribed is called when a follower has told whether it wants commit notifications, and whether its disk is
+	// nearly full. A follower without a link has neither. The call holds the receiver's lock.
+	Subscribed func(id string, commits, diskFull bool)
 	// Wake is signalled when writes were queued.
 	Wake chan<- struct{}
 
@@ -110,7 +110,7 @@ func (r *Receiver) receive(ctx context.Context, conn net.Conn) {
 	p.parts.Go(func() { p.answerReads(ctx) })
 	put := func(bs ...Batch) error { return r.put(p, bs) }
 	p.parts.Go(func() { p.prepare(ctx, put) })
-	err = p.listen(ctx, br, put, func(yes bool) { r.subscribe(p, yes) })
+	err = p.listen(ctx, br, put, func(commits, diskFull bool) { r.subscribe(p, commits, diskFull) })
 	r.dismiss(p)
 	close(p.ended)
 	cancel()
@@ -167,7 +167,7 @@ func (r *Receiver) Shut() {
 	for name, p := range r.peers {
 		_ = p.conn.Close()
 		delete(r.peers, name)
-		r.config.Subscribed(name, false)
+		r.config.Subscribed(name, false, false)
 	}
 	r.room.Broadcast()
 }
@@ -183,12 +183,12 @@ func (r *Receiver) Cut(member func(id string) bool) {
 	}
 }
 
-// subscribe reports whether p's node wants commit notifications, unless p has been replaced.
-func (r *Receiver) subscribe(p *Peer, yes bool) {
+// subscribe passes on what p's node has told, unless p has been replaced.
+func (r *Receiver) subscribe(p *Peer, commits, diskFull bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.peers[p.origin.Node] == p {
-		r.config.Subscribed(p.origin.Node, yes)
+		r.config.Subscribed(p.origin.Node, commits, diskFull)
 	}
 }
 
@@ -201,7 +201,7 @@ func (r *Receiver) admit(p *Peer) bool {
 	}
 	if old := r.peers[p.origin.Node]; old != nil {
 		_ = old.conn.Close()
-		r.config.Subscribed(p.origin.Node, false)
+		r.config.Subscribed(p.origin.Node, false, false)
 		r.room.Broadcast() // the old link may wait in put
 	}
 	r.peers[p.origin.Node] = p
@@ -213,7 +213,7 @@ func (r *Receiver) dismiss(p *Peer) {
 	defer r.mu.Unlock()
 	if r.peers[p.origin.Node] == p {
 		delete(r.peers, p.origin.Node)
-		r.config.Subscribed(p.origin.Node, false)
+		r.config.Subscribed(p.origin.Node, false, false)
 	}
 	r.room.Broadcast()
 }

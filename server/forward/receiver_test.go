@@ -33,7 +33,7 @@ func TestLinkIsOfOneLife(t *testing.T) {
 func TestOldLinkSaysNothing(t *testing.T) {
 	subscribed := false
 	q := NewReceiver(ReceiverConfig{
-		Subscribed: func(_ string, yes bool) { subscribed = yes }, QueueBytes: 10,
+		Subscribed: func(_ string, yes, _ bool) { subscribed = yes }, QueueBytes: 10,
 		Wake: make(chan struct{}, 1),
 	})
 	ends := make(map[*Peer]net.Conn) // the follower's
@@ -49,7 +49,7 @@ func TestOldLinkSaysNothing(t *testing.T) {
 	silent := func(old *Peer) {
 		for _, yes := range []bool{true, false} {
 			before := subscribed
-			q.subscribe(old, yes)
+			q.subscribe(old, yes, false)
 			require.Equal(t, before, subscribed)
 			require.ErrorIs(t, q.put(old, []Batch{{Body: []byte("x")}}), net.ErrClosed)
 		}
@@ -61,16 +61,16 @@ func TestOldLinkSaysNothing(t *testing.T) {
 	for term := range uint64(2) {
 		q.Open(term + 1)
 		first := link(1)
-		q.subscribe(first, true)
+		q.subscribe(first, true, false)
 		require.True(t, subscribed)
 		second := link(1) // of the same incarnation
 		silent(first)
-		q.subscribe(second, true)
+		q.subscribe(second, true, false)
 		silent(first)
 		require.True(t, subscribed)
 		require.Same(t, second, q.Peer(second.origin))
 		third := link(2)
-		q.subscribe(third, true)
+		q.subscribe(third, true, false)
 		silent(second)
 		require.True(t, subscribed)
 		require.Same(t, third, q.Peer(third.origin))
@@ -83,7 +83,7 @@ func TestOldLinkSaysNothing(t *testing.T) {
 
 // What followers had queued when a leadership ended takes no room of the next one.
 func TestInboxIsEmptyWhenItOpens(t *testing.T) {
-	q := NewReceiver(ReceiverConfig{Subscribed: func(string, bool) {}, QueueBytes: 10, Wake: make(chan struct{}, 1)})
+	q := NewReceiver(ReceiverConfig{Subscribed: func(string, bool, bool) {}, QueueBytes: 10, Wake: make(chan struct{}, 1)})
 	for term := range uint64(3) {
 		q.Open(term + 1)
 		conn, other := net.Pipe()
@@ -98,7 +98,7 @@ func TestInboxIsEmptyWhenItOpens(t *testing.T) {
 
 // TestQueueOfALeadershipEndsWithIt: batches that were not taken are not the next leadership's.
 func TestQueueOfALeadershipEndsWithIt(t *testing.T) {
-	q := NewReceiver(ReceiverConfig{Subscribed: func(string, bool) {}, QueueBytes: 100, Wake: make(chan struct{}, 1)})
+	q := NewReceiver(ReceiverConfig{Subscribed: func(string, bool, bool) {}, QueueBytes: 100, Wake: make(chan struct{}, 1)})
 	for term := range uint64(3) {
 		q.Open(term + 1)
 		conn, other := net.Pipe()
@@ -118,7 +118,7 @@ func TestQueueOfALeadershipEndsWithIt(t *testing.T) {
 
 // TestQueueThatIsNeverEmpty: what was taken makes room, though something is always left.
 func TestQueueThatIsNeverEmpty(t *testing.T) {
-	q := NewReceiver(ReceiverConfig{Subscribed: func(string, bool) {}, QueueBytes: 100, Wake: make(chan struct{}, 1)})
+	q := NewReceiver(ReceiverConfig{Subscribed: func(string, bool, bool) {}, QueueBytes: 100, Wake: make(chan struct{}, 1)})
 	q.Open(1)
 	conn, other := net.Pipe()
 	defer other.Close()
@@ -141,7 +141,7 @@ func TestQueueThatIsNeverEmpty(t *testing.T) {
 // TestSmallBatchesPassLargeOnes: large batches come into the queue in their order, as far as their work has room, and
 // when those before are taken. What comes meanwhile stands before them.
 func TestSmallBatchesPassLargeOnes(t *testing.T) {
-	q := NewReceiver(ReceiverConfig{Subscribed: func(string, bool) {}, QueueBytes: 100, Wake: make(chan struct{}, 1)})
+	q := NewReceiver(ReceiverConfig{Subscribed: func(string, bool, bool) {}, QueueBytes: 100, Wake: make(chan struct{}, 1)})
 	for term := range uint64(2) {
 		q.Open(term + 1)
 		conn, other := net.Pipe()
@@ -191,7 +191,7 @@ func TestSmallBatchesPassLargeOnes(t *testing.T) {
 // TestAbandonedBatchesHoldNoMemory: large batches that their node has given up leave the queue, and make room in a full
 // one for the batch that tells so.
 func TestAbandonedBatchesHoldNoMemory(t *testing.T) {
-	q := NewReceiver(ReceiverConfig{Subscribed: func(string, bool) {}, QueueBytes: 50, Wake: make(chan struct{}, 1)})
+	q := NewReceiver(ReceiverConfig{Subscribed: func(string, bool, bool) {}, QueueBytes: 50, Wake: make(chan struct{}, 1)})
 	q.Open(1)
 	var peers []*Peer
 	for _, node := range []string{"n2", "n3"} {
@@ -219,7 +219,7 @@ func TestAbandonedBatchesHoldNoMemory(t *testing.T) {
 // the large batches of the next one, nor, behind these in a full queue, the small ones.
 func TestLargeBatchesOfTheNextLeadership(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := NewReceiver(ReceiverConfig{Subscribed: func(string, bool) {}, QueueBytes: 100, Wake: make(chan struct{}, 1)})
+		q := NewReceiver(ReceiverConfig{Subscribed: func(string, bool, bool) {}, QueueBytes: 100, Wake: make(chan struct{}, 1)})
 		for term := uint64(1); term < 4; term++ {
 			q.Open(term)
 			conn, other := net.Pipe()
@@ -247,7 +247,7 @@ func TestLargeBatchesOfTheNextLeadership(t *testing.T) {
 // A link whose queue is full waits until the leader takes something, or the leadership ends.
 func TestFullQueueIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := NewReceiver(ReceiverConfig{Subscribed: func(string, bool) {}, QueueBytes: 10, Wake: make(chan struct{}, 1)})
+		q := NewReceiver(ReceiverConfig{Subscribed: func(string, bool, bool) {}, QueueBytes: 10, Wake: make(chan struct{}, 1)})
 		q.Open(1)
 		conn, other := net.Pipe()
 		defer other.Close()
@@ -357,7 +357,7 @@ func TestSourcesWaitAside(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		p.parts.Go(func() { p.prepare(ctx, put) })
 		input := bufio.NewReader(bytes.NewReader(frames))
-		require.ErrorIs(t, p.listen(ctx, input, put, func(bool) {}), io.EOF)
+		require.ErrorIs(t, p.listen(ctx, input, put, func(bool, bool) {}), io.EOF)
 		synctest.Wait()
 		require.Equal(t, []string{"2a", "4b"}, queued)
 		require.Equal(t, []string{"s1"}, prepared)

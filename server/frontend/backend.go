@@ -40,6 +40,8 @@ type Backend interface {
 	// Version is the version of the cluster, as far as this node knows. Commands and forms of requests of later versions
 	// must not be used yet. It must be quick.
 	Version() byte
+	// DiskFull reports whether the disks of the cluster have no room for a state that grows. It must be quick.
+	DiskFull() bool
 	// Status is the node's view of the cluster.
 	Status() replica.Status
 	// WatchLeadership calls f with the leadership and all members as this node knows them, and again after each change, in

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -41,7 +42,10 @@ type cluster struct {
 	// uncertain, when set, is the result of the next batch of a client, which is applied nevertheless.
 	uncertain error
 	// gate, when set, holds up Execute until it is closed.
-	gate   chan struct{}
+	gate chan struct{}
+	// diskFull is the result of DiskFull, and in the entries.
+	diskFull atomic.Bool
+
 	hub    *pubsub.Hub
 	caches *tracking.Table
 	// monitors are told the events of calls.
@@ -189,7 +193,7 @@ func (cl *cluster) Execute(u *replica.Batch) error {
 	if u.OnNumber != nil {
 		u.OnNumber(cl.seq)
 	}
-	entry := protocol.NewEntry(nil, cl.version, now, wall, protocol.EntryLimits{})
+	entry := protocol.NewEntry(nil, cl.version, now, wall, protocol.EntryLimits{DiskFull: cl.diskFull.Load()})
 	entry.Add(here, cl.seq, cl.seq, u.Body)
 	sink := &sink{cl: cl}
 	if err := cl.machine.Apply(entry.Bytes(), sink); err != nil {
@@ -276,6 +280,8 @@ func (cl *cluster) AwaitApplied(_ context.Context, number uint64) bool {
 	time.Sleep(lag)
 	return true
 }
+
+func (cl *cluster) DiskFull() bool { return cl.diskFull.Load() }
 
 func (cl *cluster) WaitReplicated(ctx context.Context, n int, timeout time.Duration) int {
 	cl.mu.Lock()

@@ -146,6 +146,10 @@ func exec(c *conn, req *request) {
 		c.finishTransaction(&slot{kind: slotExec, mute: c.replyMode.muted()}, protocol.Array())
 		return
 	}
+	if refusal := c.srv.fullDisk(false, true, len(tx.body)); refusal != nil {
+		c.reply(nil, protocol.ExecAbortedBy(refusal).Value())
+		return
+	}
 	c.makeRoom(len(tx.body) + binary.MaxVarintLen32)
 	if c.track.on {
 		if !c.track.caches() && !tx.caching {

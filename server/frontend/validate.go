@@ -19,10 +19,25 @@ func (c *conn) validate(req *request) *protocol.Error {
 	if refusal := req.tooLong(&c.srv.cfg.Limits); refusal != nil {
 		return refusal
 	}
+	if refusal := c.srv.fullDisk(req.Has(protocol.FlagDenyOOM), req.Route != protocol.Read, req.encodedBytes()); refusal != nil {
+		return refusal
+	}
 	if req.source == 0 {
 		return nil
 	}
 	return c.validateScript(req)
+}
+
+// fullDiskBytes bounds a command of the log while the disks are nearly full, also if it does not make the state grow.
+const fullDiskBytes = 64 << 10
+
+// fullDisk returns why a command of size bytes must not reach the log of a cluster whose disks are nearly full, or nil.
+// The state machine refuses what a script does, and what is under way.
+func (s *Server) fullDisk(grows, inLog bool, size int) *protocol.Error {
+	if (grows || inLog && size > fullDiskBytes) && s.backend.DiskFull() {
+		return protocol.ErrDiskFull
+	}
+	return nil
 }
 
 // validateScript compiles the Lua source of EVAL and SCRIPT LOAD on this node, so that a bad source costs the other

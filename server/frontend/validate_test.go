@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol"
 )
 
 // testCompiler is a compiler that calls compile, and remembers what compiled.
@@ -128,5 +130,45 @@ func TestPipelineGoesBeforeLargeSources(t *testing.T) {
 		got, _ := c.take()
 		require.Equal(t, "+OK\r\n:1\r\n+OK\r\n:1\r\n+OK\r\n", got)
 		require.Equal(t, []int{0, 1}, before)
+	})
+}
+
+// TestFullDisk: while the disks are nearly full, what adds data and what is large does not reach the log.
+func TestFullDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cl := newCluster()
+		c := start(t, Config{}, cl).dial()
+		ask := func(words ...string) string {
+			c.deliver(command(words...))
+			got, closed := c.take()
+			require.False(t, closed)
+			return got
+		}
+		refusal := "-" + protocol.ErrDiskFull.Error() + "\r\n"
+		large := strings.Repeat("x", fullDiskBytes)
+		require.Equal(t, "+OK\r\n", ask("set", "k", "v"))
+		cl.diskFull.Store(true)
+		reached := cl.seq
+		require.Equal(t, refusal, ask("set", "a", "b"))
+		require.Equal(t, refusal, ask("publish", "c", large))
+		require.Equal(t, refusal, ask("eval", "return 1", "0", large))
+		require.Equal(t, refusal, ask("lock.acquire", "l", "o", "px", "1000"))
+		require.Equal(t, "+OK\r\n", ask("multi"))
+		require.Equal(t, refusal, ask("set", "a", "b"))
+		require.Contains(t, ask("exec"), "-EXECABORT")
+		require.Equal(t, "+OK\r\n", ask("multi"))
+		for range 3 {
+			require.Equal(t, "+QUEUED\r\n", ask("del", large[:fullDiskBytes/2]))
+		}
+		require.Contains(t, ask("exec"), "-EXECABORT Transaction discarded because of: MISCONF")
+		require.Equal(t, reached, cl.seq)
+
+		require.Equal(t, "$1\r\nv\r\n", ask("get", "k"))
+		require.Equal(t, ":0\r\n", ask("exists", large), "reads take no log")
+		require.Equal(t, ":0\r\n", ask("publish", "c", "x"))
+		require.Contains(t, ask("eval", "return redis.call('set', 'a', 'b')", "0"), refusal[:len(refusal)-2])
+		require.Equal(t, ":1\r\n", ask("del", "k"))
+		cl.diskFull.Store(false)
+		require.Equal(t, "+OK\r\n", ask("set", "a", "b"))
 	})
 }

@@ -35,7 +35,8 @@ type applier struct {
 	opened         atomic.Bool   // raft is open, so a snapshot that is restored is a leader's
 	broken         atomic.Bool   // an entry could not be applied, so none is applied any more
 	index          atomic.Uint64 // of the newest entry applied
-	bytes          int64         // of the entries applied since the last snapshot
+	bytes          atomic.Int64  // of the entries applied since the last snapshot
+	diskFull       atomic.Bool   // see [Node.SetDiskFull]
 	cut            chan struct{}
 }
 
@@ -91,8 +92,8 @@ func (a *applier) apply(l *raft.Log) error {
 	if err := a.machine.Apply(Entry{Index: l.Index, Term: l.Term, Data: l.Data, Flags: flags}); err != nil {
 		return err
 	}
-	if a.bytes += int64(len(l.Data)); a.bytes > a.policy.SnapshotBytes {
-		a.bytes = 0
+	if a.bytes.Add(int64(len(l.Data))) > a.bound(a.policy.SnapshotBytes) {
+		a.bytes.Store(0)
 		notify(a.cut)
 	}
 	return nil
@@ -116,7 +117,7 @@ func (a *applier) Snapshot() (raft.FSMSnapshot, error) {
 	if a.quarantine.frozen.Load() {
 		return nil, ErrQuarantined
 	}
-	a.bytes = 0
+	a.bytes.Store(0)
 	return &capture{a: a, state: a.machine.Capture()}, nil
 }
 
@@ -137,7 +138,7 @@ func (a *applier) Restore(rc io.ReadCloser) error {
 		}
 		return err
 	}
-	a.bytes = 0
+	a.bytes.Store(0)
 	a.index.Store(index)
 	if a.opened.Load() {
 		a.quarantine.frozen.Store(false)
@@ -170,13 +171,45 @@ func (c *capture) Release() {}
 // only. Entries that a lagging member needs are kept: otherwise a member that receives a snapshot more slowly than this
 // node takes the next one would be sent snapshots for as long as there is work.
 func (a *applier) boundTrailing() error {
-	trailing, err := a.log.trailing(a.policy.TrailingLogs, a.needed())
+	trailing, err := a.log.trailing(a.policy.TrailingLogs, a.bound(a.policy.TrailingBytes), a.needed())
 	if err != nil {
 		return err
 	}
 	conf := a.raft.ReloadableConfig()
 	conf.TrailingLogs = trailing
 	return a.raft.ReloadConfig(conf)
+}
+
+// fullBytes bounds the bytes between two snapshots, and those that a snapshot leaves, while the disk is nearly full.
+const fullBytes = 16 << 20
+
+// bound returns limit, or what a disk that is nearly full allows.
+func (a *applier) bound(limit int64) int64 {
+	if a.diskFull.Load() {
+		return min(limit, fullBytes)
+	}
+	return limit
+}
+
+// SetDiskFull sets whether the disk is nearly full, beside a state of about stateBytes. Snapshots are then taken early,
+// and leave little of the log. Each call with true also asks for a snapshot if it would give back much space: that of
+// the log, or of the snapshots of a larger state, of which the last two are kept.
+func (n *Node) SetDiskFull(full bool, stateBytes int64) {
+	a := n.applier
+	a.diskFull.Store(full)
+	stored, err := a.snapshots.List()
+	if !full || err != nil || len(stored) > 0 && stored[0].Index >= a.index.Load() {
+		return
+	}
+	gain := a.bytes.Load() - fullBytes
+	if len(stored) > 1 {
+		gain = max(gain, stored[1].Size-stateBytes-fullBytes)
+	} else if len(stored) > 0 {
+		gain = max(gain, stored[0].Size-2*stateBytes-fullBytes)
+	}
+	if gain > 0 {
+		notify(a.cut)
+	}
 }
 
 // snapshotBySize takes a snapshot each time the entries exceed the policy's bytes. Raft counts entries only.

@@ -640,10 +640,10 @@ func TestRestoredStates(t *testing.T) {
 	a.configurations = newConfigurations("n1")
 	a.quarantine.frozen.Store(true)
 	restore := func() error { return a.Restore(io.NopCloser(strings.NewReader(""))) }
-	a.bytes = 7
+	a.bytes.Store(7)
 	require.NoError(t, restore(), "raft has no snapshot")
 	require.Zero(t, m.index)
-	require.Zero(t, a.bytes)
+	require.Zero(t, a.bytes.Load())
 
 	takeSnapshot(t, snapshots, 9, 2, "n1", "n2")
 	m.err = errors.New("first")
@@ -1287,3 +1287,38 @@ func TestDeclineWithoutSuccessor(t *testing.T) {
 		require.True(t, n.Leads(n.Term()))
 	})
 }
+
+// TestFullDisk: a snapshot is asked for while the disk is full, if that gives back space.
+func TestFullDisk(t *testing.T) {
+	const mega = 1 << 20
+	asks := func(full bool, logBytes, stateBytes int64, applied uint64, sizes ...int64) bool {
+		snapshots := &sizedSnapshots{}
+		for i, size := range sizes {
+			snapshots.list = append(snapshots.list, &raft.SnapshotMeta{Index: 9 - uint64(i), Size: size * mega})
+		}
+		a := newApplier(&Config{Snapshots: snapshots, SnapshotPolicy: SnapshotPolicy{SnapshotBytes: 256 * mega}}, nil, nil)
+		a.bytes.Store(logBytes * mega)
+		a.index.Store(applied)
+		(&Node{applier: a}).SetDiskFull(full, stateBytes*mega)
+		require.Equal(t, full, a.bound(256*mega) == fullBytes)
+		require.LessOrEqual(t, a.bound(7), int64(7))
+		return len(a.cut) == 1
+	}
+	require.False(t, asks(false, 17, 0, 10))
+	require.True(t, asks(true, 17, 0, 10), "the log")
+	require.False(t, asks(true, 16, 0, 10))
+	require.False(t, asks(true, 17, 0, 9, 1), "nothing was applied")
+	require.False(t, asks(true, 0, 100, 10, 100, 100), "the next is as large")
+	require.False(t, asks(true, 0, 60, 10, 100), "two smaller ones are larger")
+	require.True(t, asks(true, 0, 10, 10, 100))
+	require.True(t, asks(true, 0, 10, 10, 10, 100), "the one before is dropped")
+	require.False(t, asks(true, 0, 10, 10, 10, 10))
+}
+
+// sizedSnapshots has snapshots that nobody can read.
+type sizedSnapshots struct {
+	raft.SnapshotStore
+	list []*raft.SnapshotMeta
+}
+
+func (s *sizedSnapshots) List() ([]*raft.SnapshotMeta, error) { return s.list, nil }

@@ -334,22 +334,22 @@ func (l *parallelLog) forget(last, index uint64) {
 	}
 }
 
-// trailing returns how many of the newest entries a snapshot leaves in the log: as many as fill the byte limit, up to
-// maxEntries, or all from needed on if they are within the limit for a lagging member.
-func (l *parallelLog) trailing(maxEntries, needed uint64) (uint64, error) {
+// trailing returns how many of the newest entries a snapshot leaves in the log: as many as fill maxBytes, up to
+// maxEntries, or all from needed on if they are within laggingTimes maxBytes.
+func (l *parallelLog) trailing(maxEntries uint64, maxBytes int64, needed uint64) (uint64, error) {
 	last, err := l.LastIndex()
 	if err != nil {
 		return 0, err
 	}
 	l.mu.Lock()
-	first, bytes := l.sizes.newest(last, l.sizes.limit)
+	first, bytes := l.sizes.newest(last, maxBytes)
 	lagging := uint64(0)
-	if reach, _ := l.sizes.newest(last, laggingTimes*l.sizes.limit); 0 < needed && reach <= needed {
+	if reach, _ := l.sizes.newest(last, laggingTimes*maxBytes); 0 < needed && reach <= needed {
 		lagging = last - needed + 1
 	}
 	l.mu.Unlock()
 	// Only the first snapshot after a start reads entries here: sizes has those appended since.
-	for ; bytes < l.sizes.limit && first > 1 && last-first+1 < maxEntries; first-- {
+	for ; bytes < maxBytes && first > 1 && last-first+1 < maxEntries; first-- {
 		var entry raft.Log
 		if l.store.GetLog(first-1, &entry) != nil {
 			break // the log begins here

@@ -126,7 +126,7 @@ func TestStoreThatFails(t *testing.T) {
 	f.left = 0
 	require.False(t, log.reaches(1))
 	f.left = 0
-	_, err := log.trailing(1000, 0)
+	_, err := log.trailing(1000, log.sizes.limit, 0)
 	require.ErrorIs(t, err, errBroken)
 }
 
@@ -199,7 +199,7 @@ func TestLogUsedTogether(t *testing.T) {
 		func(i uint64) { log.reaches(i) },
 		func(uint64) { require.NoError(t, log.flush()) },
 		func(uint64) {
-			_, err := log.trailing(10, 0)
+			_, err := log.trailing(10, log.sizes.limit, 0)
 			require.NoError(t, err)
 		},
 	} {
@@ -467,7 +467,7 @@ func TestTrailingEntries(t *testing.T) {
 		}
 	}
 	trailing := func(l *parallelLog, most uint64) uint64 {
-		n, err := l.trailing(most, 0)
+		n, err := l.trailing(most, l.sizes.limit, 0)
 		require.NoError(t, err)
 		return n
 	}
@@ -485,7 +485,7 @@ func TestTrailingEntries(t *testing.T) {
 	require.Equal(t, uint64(64), trailing(log, 1000), "the large one is gone")
 
 	lagging := func(needed uint64) uint64 {
-		n, err := log.trailing(7, needed)
+		n, err := log.trailing(7, log.sizes.limit, needed)
 		require.NoError(t, err)
 		return n
 	}

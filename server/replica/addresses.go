@@ -26,6 +26,8 @@ type Member struct {
 	// Silent is set if the member has not answered the leader for an election timeout, as the leader last reported, or if
 	// the member cannot read the log.
 	Silent bool
+	// DiskFull is set if the member's disk is nearly full, as the member or the leader last reported.
+	DiskFull bool
 	// LogIndex is the index up to which the member's log agrees with the leader's, or 0 while unknown.
 	LogIndex uint64
 }
@@ -112,6 +114,10 @@ func (a *addresses) setVersions(id string, about forward.About) {
 
 func (a *addresses) setProgress(id string, silent bool, index uint64) {
 	a.update(id, func(m *Member) { m.Silent, m.LogIndex = silent, max(index, m.LogIndex) })
+}
+
+func (a *addresses) setDiskFull(id string, full bool) {
+	a.update(id, func(m *Member) { m.DiskFull = full })
 }
 
 func (a *addresses) all() []Member {

@@ -41,6 +41,7 @@
 //	proposer.run     makes log entries while this node leads
 //	rounds.run       leadership checks for reads
 //	ticker.run       requests stamps of cluster time while this node leads
+//	watchDisk        whether disks are nearly full
 //	timeouts.run     time limits of batches and proposals
 //	askOthers        now and then, one at a time, for leadership and timeouts: has another voter lead
 //	waiting.run      clients that wait for keys, on nodes that are silent

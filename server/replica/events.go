@@ -51,6 +51,14 @@ type LeadershipDeclined struct{ Term uint64 }
 // VersionRaised: this leader has the cluster adopt a newer version of the log, which all members can use.
 type VersionRaised struct{ From, To byte }
 
+// DiskFull: disks of members are nearly full, or have room again. Refuses tells whether commands that may make the state
+// grow are refused. Members are those without room; Free and Reserve are the bytes of this node's disk.
+type DiskFull struct {
+	Members       []string
+	Refuses       bool
+	Free, Reserve uint64
+}
+
 // ProposalStalled: an entry that this node proposed has been uncommitted for Age. Members has all members, with the
 // indexes up to which their logs agree with this node's, which ends at LastLog.
 type ProposalStalled struct {
@@ -107,6 +115,9 @@ func (LinkDown) Event() {}
 
 // Event implements [Event].
 func (VersionRaised) Event() {}
+
+// Event implements [Event].
+func (DiskFull) Event() {}
 
 // Event implements [Event].
 func (ProposalStalled) Event() {}

@@ -186,3 +186,6 @@ func (m slowMachine) Apply(entry []byte, sink fsm.Sink) error {
 	time.Sleep(m.each)
 	return m.Machine.Apply(entry, sink)
 }
+
+// FullBytesPerSecond is fullBytesPerSecond.
+const FullBytesPerSecond = fullBytesPerSecond

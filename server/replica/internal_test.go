@@ -602,3 +602,51 @@ func TestPartsForManyGoroutines(t *testing.T) {
 	}
 	calls.Wait()
 }
+
+func TestReserve(t *testing.T) {
+	const mega = 1 << 20
+	var d disk
+	judge := func(free, total, state uint64) bool {
+		d.free, d.total = free*mega, total*mega
+		return d.judge(state * mega)
+	}
+	require.False(t, judge(0, 0, 80), "unknown")
+	require.False(t, judge(218, 1000, 80))
+	require.Equal(t, uint64(218*mega), d.reserve)
+	require.True(t, judge(217, 1000, 80))
+	require.True(t, judge(218+27, 1000, 80), "it is full until there is some more")
+	require.False(t, judge(218+28, 1000, 80))
+	require.False(t, judge(25, 100, 0), "a small disk reserves a quarter")
+	require.True(t, judge(24, 100, 0))
+}
+
+// TestAreFull: data is refused if the leader has no room, or no majority of those that answer has.
+func TestAreFull(t *testing.T) {
+	for _, test := range []struct {
+		members string // of a letter each, the leader first: room, Full, silent, Nonvoter that is full
+		full    bool
+	}{
+		{"r", false},
+		{"F", true},
+		{"rrr", false},
+		{"Frr", true},
+		{"rFr", false},
+		{"rFF", true},
+		{"rFs", true},
+		{"rss", false},
+		{"rrN", false},
+		{"rNs", false},
+		{"rrrFF", false},
+		{"rrFFF", true},
+		{"rrsFF", true},
+	} {
+		var all []Member
+		for i, kind := range test.members {
+			all = append(all, Member{
+				ID: string(rune('a' + i)), Voter: kind != 'N', Silent: kind == 's', DiskFull: kind == 'F' || kind == 'N',
+			})
+		}
+		require.Equal(t, test.full, areFull(all, "a"), test.members)
+	}
+	require.False(t, areFull([]Member{{ID: "a", Voter: true, Silent: true}}, "a"))
+}

@@ -39,7 +39,7 @@ func (ls *leaders) notify(members []Member) {
 	now := Leadership{Leader: ls.told.Leader}
 	for _, m := range members {
 		if m.ID == ls.id && m.ClientAddr != "" {
-			m.Silent, m.LogIndex = false, 0
+			m.Silent, m.DiskFull, m.LogIndex = false, false, 0
 			now = Leadership{Leader: m, Present: true}
 		}
 	}

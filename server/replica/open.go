@@ -46,6 +46,7 @@ func Open(c Config) (*Replica, error) {
 func (r *Replica) open() {
 	c := &r.config
 	r.timeouts = newTimeouts()
+	r.disk.noted = make(chan struct{}, 1)
 	r.writes = newQueue(r.origin, c.Limits, r.timeouts.poke)
 	r.writes.inTime, r.writes.patience = c.CommandTimeout/4, c.CommandTimeout/4
 	r.writes.turns.patience = c.CommandTimeout / 4
@@ -86,6 +87,7 @@ func (r *Replica) open() {
 		raised:  func(from, to byte) { r.event(VersionRaised{From: from, To: to}) },
 		propose: r.propose, proposed: r.timeouts.poke, took: c.OnEntry,
 		roundTrip: func() time.Duration { return r.node.RoundTrip() }, limits: c.EntryLimits,
+		diskFull: &r.disk.refuses,
 	}, c.Limits.EntryBytes, c.RefusalDelay)
 	r.ticker = newTicker(&r.serving, r.machine, r.proposer.want)
 	r.waiting = newWaiting(r.waitingConfig(), r.sessionsCluster())
@@ -133,6 +135,7 @@ func (r *Replica) Run(ctx context.Context) error {
 	start("propose", r.proposer.run)
 	start("check leadership", r.rounds.run)
 	start("tick", r.ticker.run)
+	start("watch the disk", r.watchDisk)
 	start("end what waits too long", r.timeouts.run)
 	start("look after waiters", r.waiting.run)
 	start("renew sessions", r.waiting.clients.Run)

@@ -51,11 +51,11 @@ func (r *Replica) onStatus(b forward.Status) {
 		r.addresses.setProgress(m.ID, m.Silent, m.LogIndex)
 		if m.ID != r.config.ID {
 			r.addresses.setRelease(m.ID, m.Release)
-		}
-		if m.ID != r.config.ID {
 			r.addresses.setVersions(m.ID, m.About)
+			r.addresses.setDiskFull(m.ID, m.DiskFull)
 		}
 	}
+	notify(r.disk.noted)
 	r.leaders.moved(r.addresses.all())
 	r.health.onStatus(b.Commit, r.state.index.load())
 }
@@ -65,6 +65,7 @@ func (r *Replica) onGreeting(m forward.Member) {
 	r.addresses.set(m.ID, m.About)
 	r.addresses.setRelease(m.ID, m.Release)
 	r.addresses.setProgress(m.ID, false, 0)
+	r.addresses.setDiskFull(m.ID, false)
 	if m.NewestVersion > 0 {
 		r.addresses.setVersions(m.ID, m.About)
 	}
@@ -83,9 +84,13 @@ func (r *Replica) fromFollowersConfig(wake chan<- struct{}) forward.ReceiverConf
 		OnGreeting: r.onGreeting,
 		Status:     r.statusMessage,
 		Prepare:    r.machine.PrepareBatch,
-		Subscribed: func(id string, yes bool) { r.node.SetCommitSubscriber(id, yes) },
-		Wake:       wake,
-		Confirm:    r.reader.confirm,
+		Subscribed: func(id string, commits, diskFull bool) {
+			r.node.SetCommitSubscriber(id, commits)
+			r.addresses.setDiskFull(id, diskFull)
+			notify(r.disk.noted)
+		},
+		Wake:    wake,
+		Confirm: r.reader.confirm,
 		ReadShort: func(body string, count int, deadline time.Time) ([]protocol.Value, string, error) {
 			return r.reader.readSome(body, count, deadline, fsm.ReadShort)
 		},
@@ -157,7 +162,7 @@ func (r *Replica) statusMessage() forward.Status {
 				ClientAddr: m.ClientAddr, SentinelAddr: m.SentinelAddr, Release: m.Release,
 				NewestVersion: m.NewestVersion, HoldVersion: m.HoldVersion,
 			},
-			Silent: m.Silent, LogIndex: m.LogIndex,
+			Silent: m.Silent, DiskFull: m.DiskFull, LogIndex: m.LogIndex,
 		})
 	}
 	return b

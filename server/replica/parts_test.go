@@ -537,6 +537,7 @@ func newProposing(t *testing.T) *proposing {
 		proposed:  func() { s.note("first") },
 		took:      func(d time.Duration) { s.note("took %v", d) },
 		roundTrip: func() time.Duration { return s.trip },
+		diskFull:  new(atomic.Bool),
 	}, 1<<20, 10*time.Millisecond)
 	return s
 }

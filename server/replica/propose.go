@@ -40,6 +40,8 @@ type proposer struct {
 	delay   *refusalDelay
 	alone   bool        // an entry of the last step must be alone in flight
 	room    *time.Timer // wakes the proposer when another entry may follow
+	// restUntil is the time before which no entry is proposed, for a disk that is nearly full.
+	restUntil time.Time
 }
 
 // proposerConfig has the functions and values that the proposer needs.
@@ -59,6 +61,7 @@ type proposerConfig struct {
 	// roundTrip returns the round trip to the nearest majority, or 0 if it is unknown.
 	roundTrip func() time.Duration
 	limits    protocol.EntryLimits
+	diskFull  *atomic.Bool // [Replica.DiskFull]
 }
 
 func newProposer(c proposerConfig, entryBytes int, delay time.Duration) *proposer {
@@ -131,6 +134,10 @@ func (p *proposer) step() bool {
 	case !p.mayFollow(l, n):
 		return false
 	}
+	if rest := time.Until(p.restUntil); rest > 0 {
+		p.room.Reset(rest)
+		return false
+	}
 	some, work := p.look(l)
 	// The clock is read after the batches of the entries were chosen, and before they are taken. So no batch has a stamp
 	// from before its arrival.
@@ -146,7 +153,9 @@ func (p *proposer) step() bool {
 		return false
 	}
 	p.first, p.alone = 1-p.first, false
-	begin := func() { p.entry.begin(version, stamp, offset, p.limits) }
+	limits := p.limits
+	limits.DiskFull = p.diskFull.Load()
+	begin := func() { p.entry.begin(version, stamp, offset, limits) }
 	begin()
 	apart := work >= apartFrom && p.gather(l, false)
 	if apart {
@@ -173,6 +182,9 @@ func (p *proposer) send(l *leaderTerm, version byte, stamp int64, useful bool, w
 	p.delay.propose(useful)
 	p.alone = p.alone || len(entry) >= aloneFrom
 	now := time.Now()
+	if p.diskFull.Load() {
+		p.restUntil = now.Add(time.Duration(len(entry)) * time.Second / fullBytesPerSecond)
+	}
 	l.begin(now, work)
 	if l.inFlight.Add(1) == 1 {
 		l.progress.Store(now.UnixNano())

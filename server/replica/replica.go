@@ -28,6 +28,7 @@ type Replica struct {
 	leaders        leaders
 	asking         atomic.Bool // other voters are asked to lead
 	health         health
+	disk           disk
 	commitInterest commitInterest
 }
 

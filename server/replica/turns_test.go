@@ -423,8 +423,8 @@ func TestSmallBatchesGoBeforeLargeOnes(t *testing.T) {
 		p := newProposer(proposerConfig{
 			serving: new(atomic.Pointer[leaderTerm]), wake: make(chan struct{}, 1),
 			sources:   [2]source{own{mine}, own{others}},
-			roundTrip: func() time.Duration { return trip },
-			proposed:  func() {}, version: func(byte) byte { return protocol.EntryVersion },
+			roundTrip: func() time.Duration { return trip }, diskFull: new(atomic.Bool),
+			proposed: func() {}, version: func(byte) byte { return protocol.EntryVersion },
 			propose: func(_ uint64, data []byte, _ ...byte) {
 				entry := ""
 				e, err := protocol.DecodeEntry(string(data))

@@ -519,3 +519,66 @@ func TestAlarmOfACallThatEnded(t *testing.T) {
 		require.Zero(t, w.ticks.Load(), "it is not wound up again")
 	})
 }
+
+// narrow is the machine's file system with another number of free bytes.
+type narrow struct {
+	vfs.OS
+	free, total uint64
+}
+
+func (n *narrow) Space(string) (free, total uint64) { return n.free, n.total }
+
+// TestSnapshotsLeaveRoomToTheLog: one that would take the last room fails and gives back its own, since an append that
+// fails ends the node.
+func TestSnapshotsLeaveRoomToTheLog(t *testing.T) {
+	for _, test := range []struct {
+		free, total uint64
+		size        int
+		fits        bool
+	}{
+		{snapshotLeaves, 1 << 40, 2 * snapshotSync, true},
+		{snapshotLeaves - 1, 1 << 40, 2 * snapshotSync, false},
+		{0, 1 << 40, snapshotSync / 2, true}, // what little it needs may be there
+		{1 << 20, snapshotShare << 20, 2 * snapshotSync, true},
+		{0, 0, 2 * snapshotSync, true}, // unknown
+	} {
+		dir := memoryDir(t)
+		s, _, err := openSnapshots(vfs.OS{}, dir, slog.New(slog.DiscardHandler))
+		require.NoError(t, err)
+		s.fs = &narrow{free: test.free, total: test.total}
+		err = snapshotWith(&Store{Snapshots: s}, 10, test.size, "n1")
+		if test.fits {
+			require.NoError(t, err, test)
+			continue
+		}
+		require.ErrorIs(t, err, syscall.ENOSPC)
+		names, err := s.fs.List(dir)
+		require.NoError(t, err)
+		require.Empty(t, names)
+	}
+}
+
+// TestSpaceIsToldOf: each second, and with the log's segments.
+func TestSpaceIsToldOf(t *testing.T) {
+	told := make(chan [2]uint64, 100)
+	s, err := Open(Config{DataDir: memoryDir(t), Name: "n1", Hooks: Hooks{OnSpace: func(free, total uint64) {
+		told <- [2]uint64{free, total}
+	}}})
+	require.NoError(t, err)
+	defer s.Close()
+	if free, total := (vfs.OS{}).Space(t.TempDir()); total == 0 {
+		require.Zero(t, free)
+		t.Skip("this system does not tell")
+	}
+	first := <-told
+	require.LessOrEqual(t, first[0], first[1])
+	require.NotZero(t, first[1])
+
+	space := 0
+	log := &guardedLog{guard: newGuard(Hooks{}), log: raft.NewInmemStore()}
+	log.guard.space = func() { space++ }
+	for i := range uint64(9) {
+		require.NoError(t, log.StoreLog(&raft.Log{Index: i + 1, Data: make([]byte, spaceEvery/4)}))
+	}
+	require.Equal(t, 2, space)
+}

@@ -24,6 +24,8 @@ type guard struct {
 	watches sync.Pool // of *watch, one per call in flight
 	// appends and sets count the calls in flight that commands wait for.
 	appends, sets underWay
+	// space looks up the space of the disk. It does nothing for a store made by [New].
+	space func()
 }
 
 // underWay counts the calls of a kind that are in flight. Raft makes one at a time.
@@ -58,7 +60,7 @@ func newGuard(h Hooks) *guard {
 	if h.DiskStallLimit == 0 {
 		h.DiskStallLimit = DefaultDiskStallLimit
 	}
-	return &guard{hooks: h}
+	return &guard{hooks: h, space: func() {}}
 }
 
 // watch is the watchdog of a call. It reports a stall after stallTicks ticks rather than by the clock: while the whole
@@ -152,7 +154,11 @@ type guardedLog struct {
 	guard     *guard
 	log       raft.LogStore
 	completed *completed
+	appended  int // bytes since the disk's space was looked up; raft makes one append at a time
 }
+
+// spaceEvery is the size of a usual segment of the log, in bytes.
+const spaceEvery = 16 << 20
 
 var _ raft.MonotonicLogStore = (*guardedLog)(nil)
 
@@ -176,7 +182,15 @@ func (l *guardedLog) StoreLog(log *raft.Log) error { return l.StoreLogs([]*raft.
 func (l *guardedLog) StoreLogs(logs []*raft.Log) error {
 	return l.guard.do(OpStoreLogs, func() error {
 		l.guard.hooks.Faults.tear(len(logs), func(first int) error { return l.log.StoreLogs(logs[:first]) })
-		return l.log.StoreLogs(logs)
+		err := l.log.StoreLogs(logs)
+		for _, log := range logs {
+			l.appended += len(log.Data)
+		}
+		if l.appended >= spaceEvery {
+			l.appended = 0
+			l.guard.space()
+		}
+		return err
 	})
 }
 

@@ -39,6 +39,13 @@ func OpenOn(d Device, c Config) (*Store, error) {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
 	s.owner = &owner{fs: f.FS, dir: c.DataDir, id: *f.id}
+	if c.Hooks.OnSpace != nil {
+		s.guard.space = func() {
+			if free, total := f.FS.Space(c.DataDir); total > 0 {
+				c.Hooks.OnSpace(free, total)
+			}
+		}
+	}
 	s.guard.watch(f.gone)
 	return s, nil
 }

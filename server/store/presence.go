@@ -10,7 +10,7 @@ import (
 const watchEvery = time.Second
 
 // watch calls gone at intervals until the store is closed, and reports its error as a fault. Without it, writes to the
-// open files of a deleted folder would succeed, and be lost with the process.
+// open files of a deleted folder would succeed, and be lost with the process. It also has the disk's space looked up.
 func (g *guard) watch(gone func() error) {
 	var timer *time.Timer
 	timer = time.AfterFunc(math.MaxInt64, func() {
@@ -21,6 +21,7 @@ func (g *guard) watch(gone func() error) {
 			g.fault(opLook, err)
 			return
 		}
+		g.space()
 		timer.Reset(watchEvery)
 	})
 	timer.Reset(watchEvery)

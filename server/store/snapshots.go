@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -42,6 +43,10 @@ const (
 	snapshotMaxMeta = 1 << 20 // bytes
 	// snapshotWrite is the number of bytes per write.
 	snapshotWrite = 1 << 19
+	// snapshotLeaves is the number of free bytes that a snapshot leaves to the log, two segments, or less on a disk of
+	// less than snapshotShare times as many.
+	snapshotLeaves = 32 << 20
+	snapshotShare  = 8
 )
 
 // snapshots is a raft.SnapshotStore.
@@ -315,12 +320,24 @@ func (k *snapshotSink) Write(b []byte) (int, error) {
 	k.meta.Size += int64(n)
 	if k.unsynced += n; err == nil && k.unsynced >= snapshotSync {
 		k.unsynced = 0
-		err = k.file.Sync()
+		if err = k.file.Sync(); err == nil {
+			err = k.store.checkRoom()
+		}
 	}
 	if err != nil {
 		return n, k.abandon(fmt.Errorf("write snapshot: %w", err))
 	}
 	return n, nil
+}
+
+// checkRoom returns an error if the free bytes are for the log: the node ends when an append fails, while a snapshot is
+// taken again.
+func (s *snapshots) checkRoom() error {
+	free, total := s.fs.Space(s.dir)
+	if leaves := min(snapshotLeaves, total/snapshotShare); free < leaves {
+		return fmt.Errorf("%w: the last %d bytes are for the log", syscall.ENOSPC, leaves)
+	}
+	return nil
 }
 
 // append appends b to the buffer, and writes the buffer whenever it is full, past the page cache, since few snapshots

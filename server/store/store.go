@@ -36,6 +36,9 @@ type Hooks struct {
 	OnFault func(op Op, err error)
 	// OnSync, if not nil, is called with the duration of each append to the log, including the sync. It must not block.
 	OnSync func(took time.Duration)
+	// OnSpace, if not nil, is called with the free bytes and the size of the folder's file system, if they are known:
+	// each second, and each time a segment's bytes were appended to the log. It must not block.
+	OnSpace func(free, total uint64)
 	// Faults, if not nil, injects faults, for tests.
 	Faults *Faults
 }

@@ -22,6 +22,9 @@ type Process struct {
 
 var _ vfs.FS = (*Process)(nil)
 
+// Space implements vfs.FS. The memory has no bound.
+func (p *Process) Space(string) (free, total uint64) { return 0, 0 }
+
 // begin calls the hook, and returns with the disk's lock held. The error is the hook's, or ErrKilled. begun reports
 // whether the operation may still have an effect on this disk.
 func (p *Process) begin(kind Kind, name string) (begun bool, err error) {

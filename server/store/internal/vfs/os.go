@@ -76,6 +76,8 @@ func (OS) SyncDir(dir string) error {
 	return nil
 }
 
+func (OS) Space(dir string) (free, total uint64) { return space(dir) }
+
 func (f osFile) Size() (int64, error) {
 	stat, err := f.Stat()
 	if err != nil {

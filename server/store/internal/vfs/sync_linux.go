@@ -19,6 +19,15 @@ func syncData(f *os.File) error {
 	}
 }
 
+// space returns the bytes that a process without privileges may still use, and the size of dir's file system.
+func space(dir string) (free, total uint64) {
+	var stat unix.Statfs_t
+	if unix.Statfs(dir, &stat) != nil {
+		return 0, 0
+	}
+	return stat.Bavail * uint64(stat.Bsize), stat.Blocks * uint64(stat.Bsize)
+}
+
 // writeDirect writes by direct I/O, or through the page cache if the file system does not support it.
 func writeDirect(f *os.File, b []byte, at int64) (int, error) {
 	flags, err := unix.FcntlInt(f.Fd(), unix.F_GETFL, 0)

@@ -31,6 +31,8 @@ type FS interface {
 	List(dir string) ([]string, error)
 	// SyncDir makes all changes of names in dir durable.
 	SyncDir(dir string) error
+	// Space returns the free bytes and the size of the file system that has dir, or zeros if they are unknown.
+	Space(dir string) (free, total uint64)
 }
 
 // File is an open file.

@@ -1,0 +1,67 @@
+package replica_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast/holdfast/protocol"
+	"github.com/holdfast/holdfast/server/replica"
+	"github.com/holdfast/holdfast/server/replica/replicatest"
+)
+
+const roomOfDisk = 1 << 40
+
+// TestFullDisks: while the disks of the leader or of too many others are nearly full, no node takes data, nodes with
+// room and without know that, releases go on, and large entries are rare. When there is room again, all is as before.
+func TestFullDisks(t *testing.T) {
+	inBubble(t, patience, func(t *testing.T, c *replicatest.Cluster) {
+		leader, followers := c.Leader(), c.Followers()
+		note := func(n *replicatest.Node, free uint64) {
+			n.Replica().NoteSpace(free, roomOfDisk)
+			time.Sleep(3 * time.Second) // until the status messages have told everybody
+		}
+		refused := func(yes bool, why string) {
+			t.Helper()
+			for _, n := range c.Nodes() {
+				require.Equal(t, yes, n.Replica().DiskFull(), "%s: %s", n.Name, why)
+				reply := protocol.OK
+				if yes {
+					reply = protocol.ErrDiskFull.Value()
+				}
+				require.Equal(t, reply, n.Do("SET", "k", "v"), why)
+				require.False(t, n.Do("DEL", "k").IsError())
+			}
+		}
+		refused(false, "nobody knows")
+		note(followers[0], 1)
+		refused(false, "a majority has room")
+		note(followers[1], 1)
+		refused(true, "a leader with room is no majority")
+		began := time.Now()
+		require.False(t, leader.Do("DEL", strings.Repeat("k", replica.FullBytesPerSecond/8)).IsError())
+		require.False(t, leader.Do("DEL", "k").IsError())
+		require.GreaterOrEqual(t, time.Since(began), time.Second/8)
+		for _, m := range leader.Replica().Status().Members {
+			require.Equal(t, m.Name != leader.Name, m.DiskFull)
+		}
+		note(followers[0], roomOfDisk)
+		refused(false, "a majority has room again")
+		note(leader, 1)
+		refused(true, "the leader writes first")
+		var last replica.DiskFull
+		for _, e := range followers[0].Events() {
+			if e, is := e.(replica.DiskFull); is {
+				last = e
+			}
+		}
+		require.ElementsMatch(t, []string{leader.Name, followers[1].Name}, last.Members)
+		require.True(t, last.Refuses)
+		followers[1].Crash()
+		followers[1].Start()
+		note(leader, roomOfDisk)
+		refused(false, "what starts anew has said nothing yet")
+	})
+}
