@@ -1,4 +1,5 @@
-// Command bench compares lock servers by their sockets: of this module it imports only package protocol.
+// Command bench measures lock servers against each other. It reaches Holdfast only by its socket: of this module it
+// imports only package protocol.
 //
 //	go run ./bench --targets redis=127.0.0.1:6379,holdfast=127.0.0.1:6380+127.0.0.1:6381
 //	go run ./bench --peers holdfast,redis-always --workloads uncontended,reads --rounds 3

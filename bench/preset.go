@@ -32,7 +32,7 @@ var presets = map[string]map[string]string{
 		"shared":    "16", "keys": "10000", "rounds": "3", "warmup": "700ms", "measure": "3s",
 		"timeout": "30s",
 	},
-	// The capacity for native locks, waiters and sessions, once each: five minutes.
+	// The memory and CPU time that native locks, waiters and sessions take, once each: five minutes.
 	"native-limits": {
 		"peers":     "holdfast-native,holdfast,redis-always",
 		"workloads": "memory@holdfast-native+holdfast,parked,native-sessions,native-connections",

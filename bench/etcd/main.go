@@ -140,7 +140,7 @@ func (t txn) commit(ctx context.Context, when clientv3.Cmp, then clientv3.Op) (b
 }
 
 // mutex acquires locks by the recipe of etcd's library: a queue of keys under the lock's name, in which each client
-// waits for the key before its own.
+// waits for the key before its own. Acquire waits.
 type mutex struct {
 	*session
 	held map[string]*concurrency.Mutex

@@ -143,7 +143,7 @@ func (e ephemeral) Release(_ context.Context, key, _ string) (bool, error) {
 }
 
 // lock acquires locks by the recipe: a queue of sequential nodes, in which each client waits for the node before its
-// own.
+// own. Acquire waits.
 type lock struct {
 	session
 	held map[string]*zk.Lock

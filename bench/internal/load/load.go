@@ -2,8 +2,7 @@
 //
 // It promises:
 //   - figures contain nothing of the warm-up, and omit nothing because a worker was slow: at a fixed rate (open loop) a
-//
-// step's latency counts from the instant at which its operation was due, however late it began;
+//     step's latency counts from the instant at which its operation was due, however late it began;
 //   - throughput is what was completed within the window, divided by the window;
 //   - a failed operation is an error in the figures, never a latency.
 //

@@ -13,7 +13,7 @@ import (
 // etcdMembers is the number of members.
 const etcdMembers = 3
 
-// etcd is three members with default settings, except for their own logs. They sync every entry by default.
+// etcd is three members with default settings, except for the log level. They sync every entry by default.
 func etcd(ctx context.Context, b *builder) error {
 	path, err := b.driver(ctx, "etcd")
 	if err != nil {

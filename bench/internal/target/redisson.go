@@ -20,7 +20,7 @@ const (
 )
 
 // redisson acquires locks as Redisson does: a refused client subscribes to the lock's channel, and tries again after
-// each message. Acquire waits.
+// each message, and when the lease ends. Acquire waits.
 type redisson struct {
 	*raw
 	lock, unlock, renew script
@@ -43,7 +43,7 @@ func (r *redisson) try(ctx context.Context, key, token string) (protocol.Value, 
 	return r.run(ctx, r.lock, key, r.o.ttlMillis(), token)
 }
 
-// Acquire waits for a message before each further try.
+// Acquire waits for a message or the end of the lease before each further try.
 func (r *redisson) Acquire(ctx context.Context, key, token string) (bool, error) {
 	left, err := r.try(ctx, key, token)
 	if err != nil || left.IsNull() {

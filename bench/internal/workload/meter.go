@@ -39,7 +39,7 @@ func newMeter(e Env) *meter {
 	return m
 }
 
-// logEntries returns the number of entries of the leader's log so far; ok is false for targets without a known log.
+// logEntries returns the number of committed entries of the log so far, or false for targets without a known log.
 func logEntries(t target.Target) (float64, bool) {
 	if t.Kind != target.RESP || t.Via == target.ViaRedlock || len(t.Addrs) < 3 {
 		return 0, false

@@ -85,7 +85,7 @@ func fillReads(ctx context.Context, e Env) error {
 // fillDepth is the number of keys in one pipeline.
 const fillDepth = 256
 
-// fill writes keys with a TTL of an hour, through the target's first endpoint that accepts writes.
+// fill writes keys with a TTL of an hour, through the target's leader.
 func fill(ctx context.Context, e Env, n int, key func(int) string) error {
 	c, err := writer(ctx, e)
 	if err != nil {
@@ -97,7 +97,7 @@ func fill(ctx context.Context, e Env, n int, key func(int) string) error {
 	}, c)
 }
 
-// writer connects to a server that accepts writes.
+// writer connects to the target's leader.
 func writer(ctx context.Context, e Env) (*resp.Conn, error) {
 	leader, err := e.Target.Leader(ctx)
 	if err != nil {

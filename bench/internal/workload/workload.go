@@ -97,7 +97,7 @@ type Workload struct {
 	// Users: the workload needs the users of flood.
 	Users bool
 	// Fresh: servers are restarted empty before the workload if possible, since memory that a process has freed, or
-	// needed to read its log, hides its needs.
+	// needed to read its log, hides how much it needs.
 	Fresh bool
 	// Control: the workload kills and starts servers.
 	Control bool

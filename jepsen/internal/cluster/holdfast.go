@@ -41,7 +41,7 @@ type place struct {
 	vote   bool
 	runs   Release
 	twin   string // the place of the member whose second process this node is; "" for a node of its own
-	// restored is set if the node is a separate cluster, restored from a backup.
+	// restored is set if the node is a separate cluster, made from a backup or from a copied folder.
 	restored bool
 	over     func() // ends the excuse of a removed node; nil without one
 }
@@ -104,7 +104,7 @@ func (h *Holdfast) args(m string) []string {
 		var initial []string
 		for _, other := range h.places[:c.Nodes] {
 			at := c.Net.Listen(other, "peer")
-			switch { // twins and moved nodes change addresses; each must be listed once
+			switch { // a twin and its member swap their addresses; each must be listed once
 			case other == p.twin:
 				at = addr
 			case other == m && p.twin != "":

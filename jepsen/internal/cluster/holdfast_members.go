@@ -382,11 +382,11 @@ type Membership interface {
 	Twin(place, of string) error
 	// Empty kills a node and empties its folder. The node keeps its name, addresses and flags.
 	Empty(place string) error
-	// Out ends a node and empties its folder. Only Add starts a node there again.
+	// Out ends a node and empties its folder. The place stays without a node until Add, Twin or [Backups] use it.
 	Out(place string) error
 }
 
-// Folders copies data folders that are no files.
+// Folders copies data folders that are not in the file system.
 type Folders interface {
 	CopyOf(place string) FolderCopy
 }

@@ -4,7 +4,7 @@
 // [Target]: members that can be killed, frozen and restarted, and nodes that clients connect to.
 //
 // It promises: no process outlives the program; a process that ends without a fault that excuses it is reported
-// ([Target.Findings]) and fails the run.
+// ([Processes.Findings]) and fails the run.
 //
 // Start reading at [Target], then fleet.go.
 package cluster
@@ -41,7 +41,7 @@ type Target interface {
 	Leader(ctx context.Context) (member string, known bool)
 	// Debug sends a command to a member, on a connection that no network fault cuts.
 	Debug(ctx context.Context, member string, words ...string) (protocol.Value, error)
-	// Agree compares the states of all members without faults; looked is the number of compared states.
+	// Agree compares the states of all members, while no fault is active; looked is the number of compared states.
 	Agree(ctx context.Context) (looked int, findings []string)
 	// Fleet returns the processes.
 	Fleet() Processes

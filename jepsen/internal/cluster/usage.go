@@ -55,7 +55,7 @@ type Usage struct {
 	ResidentAt int64
 }
 
-// Watch polls the members' usage until ctx ends, and returns each member's peaks. Times are relative to now.
+// Watch polls the members' usage until ctx ends, and returns each member's peaks. Times are read from now.
 func Watch(ctx context.Context, members []string, fleet Tracers, dataDir func(string) string,
 	now func() int64,
 ) map[string]Usage {

@@ -174,7 +174,7 @@ func (n *Nemesis) removeOthers(ctx context.Context, s step) (effect, error) {
 			break
 		}
 		removed = append(removed, place)
-		if i < len(others)-1 { // a quarantined node does not serve
+		if i < len(others)-1 { // a removed node no longer serves
 			if err := m.Out(place); err != nil {
 				return e, err
 			}

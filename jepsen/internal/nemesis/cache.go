@@ -50,8 +50,8 @@ func (n *Nemesis) cutAfterFailedSync(ctx context.Context, s step) (effect, error
 			defer over()
 			disks.FailSync(m)
 		}
-		// If the end of one process failed, the leader may have no majority left, and the others would append nothing
-		// more.
+		// Only one end is awaited: without that member the leader may have no majority, and the others would append
+		// nothing more.
 		ended := func(m string) bool { return !fleet.Running(m) }
 		err := n.until(ctx, stepLimit, "a node ends", func() bool { return slices.ContainsFunc(held, ended) })
 		return errors.Join(err, atOnce(held, fleet.Kill))

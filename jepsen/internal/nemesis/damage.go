@@ -206,9 +206,9 @@ func turn(s stored) error {
 	return nil
 }
 
-// scribble appends garbage to a file, like an unfinished write. In a segment it begins one sector after the next
-// append, as if only later sectors had been written. In a database it fills a page that was never used, since the write
-// of a meta page, one sector, is atomic.
+// scribble appends garbage to a file, like an unfinished write. In a segment it begins in the sector after that of the
+// next append, as if only later sectors had been written. In a database it is in a page that was never used, since the
+// write of a meta page, one sector, is atomic.
 func scribble(s stored, rng *rand.Rand) (string, error) {
 	f, err := os.OpenFile(s.path, os.O_RDWR, 0)
 	if err != nil {

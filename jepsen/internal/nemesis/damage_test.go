@@ -19,7 +19,8 @@ import (
 
 const entries = 40
 
-// killed returns the folder of a killed node: only its lock file is removed.
+// killed returns the folder of a store that is still open. A copy of it is the folder of a killed node: unlocked, and
+// not closed.
 func killed(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "n1")

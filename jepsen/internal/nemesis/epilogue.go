@@ -29,8 +29,8 @@ func (n *Nemesis) Liveness() (judged int, stalls []string) {
 }
 
 // Epilogue judges a cluster after [Nemesis.Heal], in which members that the schedule's last fault killed may still be
-// dead. A lock must be granted. Then a minority of the healthy voters is killed or frozen, and another lock must be
-// granted. Finally all members run.
+// dead. A lock must be granted. Then as many healthy voters as the cluster can spare are killed or frozen, and another
+// lock must be granted. Finally all members run.
 func (n *Nemesis) Epilogue(ctx context.Context, seed uint64) {
 	m, ok := n.Target.(cluster.Membership)
 	if !ok {

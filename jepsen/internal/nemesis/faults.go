@@ -253,5 +253,5 @@ func magnitude(rng *rand.Rand, s *schedule.Step) {
 func one([]string) int              { return 1 }
 func everyone(members []string) int { return len(members) }
 
-// minority returns the largest number of members without which the rest is a majority; 1 for one member.
+// minority returns the largest number of members without which the rest is a majority, but at least 1.
 func minority(members []string) int { return max(1, (len(members)-1)/2) }

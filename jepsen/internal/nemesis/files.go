@@ -17,9 +17,8 @@ import (
 // newest snapshot. Synced data is never removed, since no consensus survives that:
 //
 //   - torn: the write that a power cut interrupted. The member must recover.
-//   - flipped: a changed bit in written data. The member must refuse to start, or do without the damaged data; after a
-//
-// refusal the undamaged files are restored.
+//   - flipped: a changed bit in written data. The member must refuse to start, or do without the damaged data. After a
+//     refusal the undamaged files are restored.
 func damaged(start func(n *Nemesis, m, dir, backup string) error) inject {
 	return func(n *Nemesis, ctx context.Context, s step) (effect, error) {
 		members, leader := n.ordered(ctx, s)

@@ -43,7 +43,7 @@ const (
 type holder struct {
 	key       string
 	lease     time.Duration
-	heartbeat bool // its session has a lease that its own commands renew
+	heartbeat bool // it must send something within its lease, or the node closes its connection
 	kept      bool // the node renews its session while the connection is open, so the lock stays held
 	conn      *wire.Conn
 	next      *wire.Conn

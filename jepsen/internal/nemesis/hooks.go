@@ -55,7 +55,7 @@ func (n *Nemesis) rate(ctx context.Context, s step) (effect, error) {
 	return n.clock(ctx, s, fmt.Sprintf("at %s permille", size), "RATE", size)
 }
 
-// disk makes the writes of a member fail. The member may end, which is excused, and is restarted.
+// disk makes the writes of a member slow, hang or fail. The member may end, which is excused, and is restarted.
 func disk(how string) inject {
 	return func(n *Nemesis, ctx context.Context, s step) (effect, error) {
 		members, leader := n.ordered(ctx, s)
@@ -93,7 +93,7 @@ func busy(count func([]string) int) inject {
 	}
 }
 
-// undisturb undoes a disk fault. It first waits for a member that may be ending because of the fault.
+// undisturb undoes a disk fault, and then gives a member time to end because of it.
 func (n *Nemesis) undisturb(member string) error {
 	if member == "" {
 		return nil

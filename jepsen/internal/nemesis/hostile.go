@@ -22,7 +22,7 @@ import (
 )
 
 // hostileFaults are malicious clients with a bounded load, which stop when the fault ends. Package checker judges the
-// other clients' histories and the nodes' memory.
+// other clients' histories and the nodes' usage.
 var hostileFaults = []fault{
 	hostile("hostile-scripts", "pipelines of scripts that run for as long as they may", known(scripts("EVAL"))),
 	hostile("hostile-reads", "the same, of scripts that only read", known(scripts("EVAL_RO"))),
@@ -68,7 +68,7 @@ type attacker struct {
 	rng  *rand.Rand // for one goroutine
 	dial func(ctx context.Context, node string) (net.Conn, error)
 	wg   *sync.WaitGroup
-	done *atomic.Int64 // successful actions
+	done *atomic.Int64 // number of actions begun
 }
 
 type attack func(a attacker, ctx context.Context)

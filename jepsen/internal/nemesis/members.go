@@ -211,7 +211,7 @@ func (n *Nemesis) renewed(place string) error {
 	})
 }
 
-// off cuts the links between some members and all others.
+// off returns the state in which the links between some members and all others are cut.
 func (n *Nemesis) off(some ...string) network.State {
 	var links []network.Link
 	for _, a := range some {

@@ -70,13 +70,13 @@ type effect struct {
 	mend   func() error
 	// details, if not nil, describes the outcome of the fault once it is mended.
 	details func() string
-	// dead are killed members that the latest voters can spare. After the schedule's last fault they stay dead until
-	// the epilogue.
+	// dead are killed members that the latest voters can spare. If the fault is the schedule's last, the epilogue
+	// judges the cluster without them.
 	dead []string
 }
 
 // Run makes every fault of a schedule at its time since the recorder's start. It returns when all are mended, except
-// for members that the last fault killed. When ctx ends, Run begins no further fault.
+// for members that the last fault killed. When ctx ends, Run mends the active faults early and begins no other.
 func (n *Nemesis) Run(ctx context.Context, steps []schedule.Step) {
 	// lanes separate faults of one lane when a fault takes longer than planned. They are no mutexes, since waiting for
 	// a mutex would stop virtual time.

@@ -158,7 +158,7 @@ func (n *Nemesis) loseLarge(ctx context.Context, s step) (effect, error) {
 }
 
 const (
-	// largeBytes is the size of a write that fits in no packet of [network.LargeBytes].
+	// largeBytes is the size of a write that needs a packet which [network.State.Large] loses.
 	largeBytes = 2000
 	// largeLimit bounds such a write: the leader detects missing acknowledgements, another leader is elected, and new
 	// connections use small packets.
@@ -202,7 +202,7 @@ func (n *Nemesis) impair(detail string, state network.State) (effect, error) {
 func (n *Nemesis) wholeNet() error { return n.Net.Set(network.State{}) }
 
 const (
-	// resetFor is the duration of each reset, in which every connection sends something.
+	// resetFor is the duration of each reset: long enough for every connection to send something.
 	resetFor = 30 * time.Millisecond
 	// resetDelay delays traffic, where the network supports that, so that a reset hits requests that were executed but
 	// not answered.

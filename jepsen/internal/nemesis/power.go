@@ -67,8 +67,8 @@ func (n *Nemesis) restartAndCut(ctx context.Context, s step) (effect, error) {
 		role(members[0], leader)))
 }
 
-// cut cuts the power of all members at one instant and restarts those that are not away. Writes acknowledged to the
-// witness must then be readable.
+// cut cuts the power of all members at one instant, and restarts all but those in away, which the effect's mend starts.
+// Writes acknowledged to the witness must be readable without those.
 func (n *Nemesis) cut(ctx context.Context, s step, w *witness, away []string, detail string) (effect, error) {
 	all, fleet := n.Target.Members(), n.Target.Fleet()
 	var overs []func()

@@ -91,8 +91,8 @@ func (n *Nemesis) tail(ctx context.Context, returned, leader string, others []st
 		return nil, err
 	}
 	for _, m := range append([]string{leader}, others...) {
-		// Sessions of native locks end with their connections, which nodes must be told of: they cannot detect that
-		// clients are cut off.
+		// The session of a native lock is renewed in the log while its connection is open, and nodes do not detect that
+		// clients are cut off. So the connections are closed.
 		_, _ = n.Target.Debug(ctx, m, "CLIENT", "KILL", "TYPE", "normal")
 	}
 	end, err := n.still(ctx, append([]string{leader}, others...))
@@ -180,7 +180,7 @@ func (n *Nemesis) loseLeader(ctx context.Context, returned, leader string, other
 	return nil
 }
 
-// clientsOff cuts clients off from all nodes.
+// clientsOff returns the links from all clients to all nodes.
 func (n *Nemesis) clientsOff() []network.Link {
 	var links []network.Link
 	for _, from := range n.Target.Members() {

@@ -107,7 +107,7 @@ func (w *witness) judge(ctx context.Context) {
 	}
 }
 
-// forget deletes keys, without retrying.
+// forget deletes keys if that succeeds within stepLimit.
 func (n *Nemesis) forget(ctx context.Context, keys []string) {
 	_ = n.until(ctx, stepLimit, "the keys are deleted", func() bool {
 		leader, known := n.Target.Leader(ctx)

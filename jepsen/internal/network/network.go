@@ -30,7 +30,7 @@ type State struct {
 	Loss float64
 	// Delay is added to all traffic between nodes (proxies only).
 	Delay time.Duration
-	// Large lists links that lose packets larger than [LargeBytes] (not proxies).
+	// Large lists links that lose packets of [LargeBytes] or more (not proxies).
 	Large []Link
 	// Refuse lists nodes whose peer port resets new connections, as a firewall does. Established connections are kept
 	// (kernel only).
@@ -54,7 +54,7 @@ type Network interface {
 	Listen(node, purpose string) string
 	// Reach is the address at which one place reaches another. In a kernel network it is the same from everywhere.
 	Reach(from, node, purpose string) string
-	// Command prepares a process in the node's namespace.
+	// Command prepares a process of a node, in the node's namespace if it has one.
 	Command(node, program string, args ...string) *exec.Cmd
 	// Dial connects from a place: the clients beside a node, or "" for the harness, which is never cut off.
 	Dial(ctx context.Context, from, node, purpose string) (net.Conn, error)

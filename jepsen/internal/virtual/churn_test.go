@@ -44,8 +44,8 @@ type churn struct {
 	faults   []schedule.Kind
 }
 
-// After hours of clients that come and go, of kills and of partitions, no node has a key, hold, waiter or session left
-// a quiet minute later.
+// After hours of clients that come and go, of kills and of partitions, and a quiet time, no node has a key, hold,
+// waiter or session left.
 func TestNothingIsLeftAfterChurn(t *testing.T) {
 	protocoltest.SkipShort(t, "a long simulation")
 	length := shift

@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast/holdfast/server/servertest"
 )
 
-// requireRedisErrors checks errors of Redis 7.0. The tests of packages resp and fsm compare many more with a real
+// requireRedisErrors checks errors of Redis 7.0. The tests of packages frontend and fsm compare many more with a real
 // server.
 func requireRedisErrors(t *testing.T, conn *servertest.Client) {
 	defer conn.Close()

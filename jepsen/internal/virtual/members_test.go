@@ -362,8 +362,8 @@ func TestMembersComeAndGoUnderFaults(t *testing.T) {
 	})
 }
 
-// The promises of native locks hold while members come and go: losses are reported truly, fences grow, sessions end
-// with their connections, and nothing is left.
+// The promises of native locks hold while members come and go: each loss is reported and no other, fences grow,
+// sessions end with their connections or leases, and nothing is left.
 func TestNativeLocksWhileMembersComeAndGo(t *testing.T) {
 	protocoltest.SkipShort(t, "long simulations")
 	eachSeed(t, 2, func(t *testing.T, seed uint64) {

@@ -188,7 +188,7 @@ func certain(_ *rng, b frontend.Backend, u *replica.Batch) error {
 	return err
 }
 
-// stolen deletes a key before it is read.
+// stolen deletes a key before a SET of it.
 func stolen(r *rng, b frontend.Backend, u *replica.Batch) error {
 	rs := requests(u.Body)
 	if len(rs) == 1 && rs[0].Args[0] == "set" && r.oneIn(10) {

@@ -335,7 +335,7 @@ func TestWorkloadsUnderMixedFaults(t *testing.T) {
 		all.runs, all.time, all.operations, all.terms, all.faults, len(all.kinds))
 }
 
-// narrow are faults that rarely coincide in a mixed run, or that are more severe alone.
+// narrow are faults that rarely coincide in a mixed run, or whose effect shows only without others.
 var narrow = []struct {
 	name, workload, nemesis string
 	slow                    bool

@@ -34,7 +34,7 @@ import (
 	"github.com/holdfast/holdfast/server/store"
 )
 
-// world is a cluster in memory, with the tests' target and network. Requires: it is made within a bubble.
+// world is a cluster in memory, and also the tests' target and network. Requires: it is made within a bubble.
 type world struct {
 	cluster *servertest.Cluster
 	places  []string                 // initial members, then spares
@@ -135,7 +135,7 @@ func (w *world) Dial(ctx context.Context, from, node, _ string) (net.Conn, error
 	return w.cluster.Net.Dial(from+":0")(ctx, node+":6379")
 }
 
-// service is the world as clients see it; it has its own Dial.
+// service is the world as clients see it. Its Dial is that of [workload.Service], which differs from the network's.
 type service struct{ *world }
 
 func (s service) Dial(ctx context.Context, side int, node string) (net.Conn, error) {
@@ -319,8 +319,8 @@ func (t target) ask(ctx context.Context, member string, words []string) (protoco
 	return r.Value, nil
 }
 
-// disturb makes writes fail, except those of terms and votes: a process that ended during such a write would make raft
-// panic, and so end the tests.
+// disturb makes writes slow, hang or fail, except those of terms and votes: a process that ended during such a write
+// would make raft panic, and so end the tests.
 func disturb(n *servertest.Node, f store.Fault) {
 	for _, f.Op = range []store.Op{store.OpStoreLogs, store.OpDeleteRange, store.OpSnapshot} {
 		n.Faults.Inject(f)

@@ -355,7 +355,7 @@ func (w *nativeAll) count(r result, slots []int) {
 	}
 }
 
-// granted reads one of the locks, whatever the reply was, and releases all.
+// granted checks one of the locks in half of the cases, whatever the reply was, and releases all if they were granted.
 func (w *nativeAll) granted(ctx context.Context, c *Client, a *ask, slots []int, granted bool) {
 	key := a.keys[c.rng.IntN(len(a.keys))]
 	if c.chance(0.5) {

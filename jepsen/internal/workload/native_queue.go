@@ -14,9 +14,9 @@ import (
 const (
 	// queueLease is the lease of clients that behave well and hold the lock for a tenth of it.
 	queueLease = 1000
-	// deadLease is the lease of clients that disconnect while they wait.
+	// deadLease is the lease of clients that leave the queue.
 	deadLease = 4000
-	// deadLook is how long after disconnecting such clients check whether they were granted the lock nevertheless.
+	// deadLook is how long after leaving such clients check whether they were granted the lock nevertheless.
 	deadLook = 1200 * time.Millisecond
 	// queueVain is longer than any wait without faults, even if all others hold for their whole lease.
 	queueVain = 8000

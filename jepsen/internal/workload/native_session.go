@@ -52,7 +52,7 @@ type lockSession struct {
 	conn       *lockConn // to which the session is bound, or which acquired
 	fence      int64
 	until      time.Time // the latest known end of the session by the client's clock
-	opened     int64     // when the session was bound to the connection, by the run's clock
+	opened     int64     // when its binding to the connection was requested, by the run's clock
 	heard      int64     // when the connection was last known to be open
 	closed     int64     // when an end was last recorded
 }

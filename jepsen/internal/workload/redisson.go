@@ -149,7 +149,7 @@ func (w *redisson) Step(ctx context.Context, c *Client) {
 		ttl: leaseChoices[c.rng.IntN(len(leaseChoices))],
 	}
 	if w.o.name == "rwlock" {
-		// A reader's renewal sets the lease of all readers, since Redisson renews with one watchdog timeout.
+		// A reader's renewal sets the lease of all readers, so they have one TTL, like Redisson's watchdog timeout.
 		h.ttl = leaseChoices[n%len(leaseChoices)]
 		if h.rKind = &writeKind; c.chance(0.6) {
 			h.rKind = &readKind

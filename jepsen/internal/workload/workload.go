@@ -50,7 +50,7 @@ type Features struct {
 type Workload interface {
 	// Step performs a client's next round.
 	Step(ctx context.Context, c *Client)
-	// Final performs the last reads, without faults.
+	// Final performs the last reads, when all faults are mended.
 	Final(ctx context.Context, c *Client)
 	// Checkers returns the checkers of this workload's operations.
 	Checkers() []checker.Func
@@ -128,8 +128,8 @@ type Load struct {
 	clients []int
 }
 
-// Build builds workloads from a list of names and distributes the clients; "all" stands for all workloads that it does
-// not exclude.
+// Build builds workloads from a list of names and distributes the clients; "all" stands for every workload but those of
+// [leftOut].
 func Build(list string, o *Options) ([]Load, error) {
 	var names []string
 	for name := range strings.SplitSeq(list, ",") {
@@ -250,7 +250,7 @@ type slot struct {
 	generation, ops, infos int
 }
 
-// NewRotation returns a number of slots, whose keys begin with prefix.
+// NewRotation returns a Rotation of a number of slots, whose keys begin with prefix.
 func NewRotation(prefix string, slots, maxOps, maxInfo int) *Rotation {
 	return &Rotation{prefix: prefix, maxOps: maxOps, maxInfo: maxInfo, slots: make([]slot, slots)}
 }
