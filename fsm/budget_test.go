@@ -61,7 +61,7 @@ func pipeline(lines ...string) (body []byte) {
 
 func lines(vs []protocol.Value) string { return line(protocol.Array(vs...)) }
 
-// spin is a script that runs about n steps between setting a key and setting it again.
+// spin is a script that sets a key, and then runs about n steps.
 func spin(key string, n int) string {
 	return fmt.Sprintf("eval redis.call('set','%s','1')~for~i=1,%d~do~end~return~1 0", key, n)
 }
@@ -84,7 +84,7 @@ func TestBatchesShareAnEntry(t *testing.T) {
 	ordinary := pipeline("set lock token nx px 30000", "get lock",
 		"eval if~redis.call('get',KEYS[1])==ARGV[1]~then~return~redis.call('del',KEYS[1])~end 1 lock token", "set after 1")
 	d.m.budgets.batch *= 2
-	// The script is compiled.
+	// This compiles the script.
 	d.apply(pipeline("eval if~redis.call('get',KEYS[1])==ARGV[1]~then~return~redis.call('del',KEYS[1])~end 1 lock token"))
 	d.m.budgets.batch /= 2
 	replies := d.together(hostile, other, ordinary)

@@ -75,7 +75,7 @@ func differential(t *testing.T, r *protocoltest.Redis, seed int64, resp int, tak
 		words[0] = strings.ToLower(words[0])
 		words = tame(words)
 		if strings.EqualFold(words[0], "eval_ro") && len(words) > 1 {
-			// In Redis, unlike here, EVAL adds the script to the cache.
+			// In Redis, unlike here, EVAL_RO adds the script to the cache.
 			r.Do("script", "load", words[1])
 			d.do("script", "load", words[1])
 		}

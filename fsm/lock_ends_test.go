@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// manyHolds returns a machine with a small budget of steps per entry, and n locks lock:0, lock:1… of session 1, or with
-// leases of 60 s.
+// manyHolds returns a machine with a budget of steps lock changes per entry, and n locks lock:0, lock:1… of session 1,
+// or with leases of 60 s.
 func manyHolds(t *testing.T, n, steps int, leases bool) *driver {
 	d := newDriver(t)
 	d.native(1, 0, "session.open", "px", "600000")

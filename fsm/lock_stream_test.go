@@ -104,7 +104,7 @@ func TestMarkersOfRestoredLocks(t *testing.T) {
 	}
 }
 
-// TestLockWithoutItsMarker: a stream without the item of a lock is refused, also if another lock has two.
+// TestLockWithoutItsMarker: a stream without the item of a lock is refused, also if another lock's item is there.
 func TestLockWithoutItsMarker(t *testing.T) {
 	for _, gone := range []string{"k", "l"} {
 		d := newDriver(t)

@@ -119,8 +119,8 @@ func TestFullWhileAScriptRuns(t *testing.T) {
 	require.Equal(t, before.Keys, d.m.Stats().Keys)
 }
 
-// TestFullTransactions: a transaction with a command that is refused when queued is refused as a whole, as in Redis.
-// One that reaches the limit gets the error at that command.
+// TestFullTransactions: a transaction with a command that would be refused alone is refused as a whole, as in Redis.
+// One that reaches the limit as it runs gets the error at that command.
 func TestFullTransactions(t *testing.T) {
 	d := filled(t)
 	reply := d.exec(nil, []string{"del", "lock"}, []string{"set", "a", "b"})

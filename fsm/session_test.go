@@ -43,7 +43,7 @@ func TestSessionStaysSmall(t *testing.T) {
 		require.True(t, ss.begin(&b))
 	}
 	require.Len(t, ss[0].applied, 1)
-	// So it does if every other batch never arrives.
+	// The number of spans is limited even if every other batch never arrives.
 	for seq := uint64(20_000); seq < 60_000; seq += 2 {
 		b := protocol.Batch{Origin: origin, Low: 0, Seq: seq}
 		require.True(t, ss.begin(&b))
@@ -58,8 +58,7 @@ func TestSessionStaysSmall(t *testing.T) {
 	require.NoError(t, ss[0].verify())
 }
 
-// Batches of a node's previous incarnation count as applied, whatever their number, since they will never be applied
-// again.
+// Batches of a node's previous incarnation count as applied, whatever their number, since none is applied any more.
 func TestFormerLifeIsDone(t *testing.T) {
 	var ss sessions
 	ss.begin(&protocol.Batch{Origin: protocol.Incarnation{Node: "a", Epoch: 2}, Seq: 5})

@@ -483,7 +483,7 @@ func TestVersionOfTheCluster(t *testing.T) {
 	applied(protocol.EntryVersion, protocol.EntryVersion+1)
 }
 
-// emptyTables is the size of waits, locks and history without content.
+// emptyTables is the size in bytes of waits, locks and history without content.
 const emptyTables = 4 + 9 + 13
 
 // streamOf returns a snapshot whose first database has one item, given by its bytes.

@@ -146,7 +146,7 @@ func TestListPassesKeys(t *testing.T) {
 	require.LessOrEqual(t, calls, 5)
 }
 
-// TestReadMeetsDueStockLock: a lock that is due by the read's clock, but not by the log's, is not listed.
+// TestReadMeetsDueStockLock: a read of a lock that is due by the read's clock, but not by the log's, asks for a stamp.
 func TestReadMeetsDueStockLock(t *testing.T) {
 	d := newDriver(t)
 	d.do("set", "k", "t", "nx", "px", "100")

@@ -123,7 +123,8 @@ func TestStormInSeveralDatabases(t *testing.T) {
 	require.Equal(t, uint64(sweepLimit/2*3), d.m.Stats().Expired)
 }
 
-// After each deadline the sweep continues until no ended key is left.
+// While ended keys are left NextDue is not in the future, so a node that waits for it commits the entries that sweep
+// them.
 func TestSweepDrivesItself(t *testing.T) {
 	d := newDriver(t)
 	d.fill("k", 2*sweepLimit+1, 100)

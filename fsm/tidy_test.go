@@ -40,7 +40,7 @@ func TestPurity(t *testing.T) {
 	}
 }
 
-// checkPurity checks the package in a folder, which has at least a number of files.
+// checkPurity checks the package in a folder, which has more files than least.
 func checkPurity(t *testing.T, folder string, least int) {
 	positions := token.NewFileSet()
 	entries, err := os.ReadDir(folder)

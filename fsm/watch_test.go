@@ -131,8 +131,8 @@ func TestWatchOverASnapshot(t *testing.T) {
 	}
 }
 
-// TestCreationsShareAPlace: of two keys with one hash, a creation of one counts for the other as well. Creations before
-// WATCH do not count.
+// TestCreationsShareAPlace: of two keys with one index in NewKeyVersions, a creation of one counts for the other as
+// well. Creations before WATCH do not count.
 func TestCreationsShareAPlace(t *testing.T) {
 	d := newDriver(t)
 	for n := range 3 * len(command.NewKeyVersions{}) {

@@ -26,7 +26,7 @@ type workCase struct {
 	times int
 }
 
-// each returns the words p0 to p(n-1) for each part p.
+// each returns the parts n times, with the numbers from 0 to n-1 in place of "#".
 func each(n int, parts ...string) string {
 	var b strings.Builder
 	for i := range n {

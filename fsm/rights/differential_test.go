@@ -63,7 +63,7 @@ func compareUsers(t *testing.T, client *redis.Client, rules []string) {
 	require.Equal(t, sorted(t, user), sorted(t, again), "%q", rules)
 }
 
-// sorted sorts the root's command rules: Redis moves a first argument that is allowed twice.
+// sorted sorts the root's command rules, since a first argument that is allowed twice moves.
 func sorted(t *testing.T, user any) any {
 	fields, ok := user.(map[any]any)
 	require.True(t, ok)
