@@ -67,6 +67,18 @@ func (r *Replica) watchDisk(ctx context.Context) error {
 			e.Free, e.Reserve = r.Space()
 			r.event(e)
 		}
+		if to := withRoom(all, leader); full && leader == r.config.ID && to != "" {
+			r.askOthers(func() { r.leaveTo(ctx, to) })
+		}
+	}
+}
+
+// leaveTo has the voter with the ID lead. The next look at the disks repeats what fails.
+func (r *Replica) leaveTo(ctx context.Context, id string) {
+	ctx, cancel := context.WithTimeout(ctx, r.config.CommandTimeout)
+	defer cancel()
+	if err := r.TransferLeadership(ctx, id); err != nil && ctx.Err() == nil {
+		r.config.Logger.Warn("the disk is nearly full, and another voter does not lead yet", "error", err)
 	}
 }
 
@@ -103,11 +115,36 @@ func areFull(all []Member, leader string) bool {
 		switch {
 		case m.DiskFull && m.ID == leader:
 			return true
+		case hasRoom(&m, leader):
+			room++
 		case m.DiskFull:
 			full = full || m.Voter
-		case m.Voter && (!m.Silent || m.ID == leader):
-			room++
 		}
 	}
 	return full && room < quorum
+}
+
+// hasRoom reports whether a member is a voter that has room and answers.
+func hasRoom(m *Member, leader string) bool {
+	return m.Voter && !m.DiskFull && (!m.Silent || m.ID == leader)
+}
+
+// withRoom returns the ID of the voter with the longest log, other than the leader, that has room and answers, or "" if
+// fewer than a majority do.
+func withRoom(all []Member, leader string) string {
+	_, quorum := Majority(all)
+	var best Member
+	for _, m := range all {
+		if m.ID == leader || !hasRoom(&m, leader) {
+			continue
+		}
+		quorum--
+		if best.ID == "" || m.LogIndex > best.LogIndex {
+			best = m
+		}
+	}
+	if quorum > 0 {
+		return ""
+	}
+	return best.ID
 }

@@ -15,7 +15,8 @@ import (
 const roomOfDisk = 1 << 40
 
 // TestFullDisks: while the disks of the leader or of too many others are nearly full, no node takes data, nodes with
-// room and without know that, releases go on, and large entries are rare. When there is room again, all is as before.
+// room and without know that, releases go on, and large entries are rare. When there is room again, all is as before. A leader without room gives up the
+// leadership if a majority has room.
 func TestFullDisks(t *testing.T) {
 	inBubble(t, patience, func(t *testing.T, c *replicatest.Cluster) {
 		leader, followers := c.Leader(), c.Followers()
@@ -63,5 +64,8 @@ func TestFullDisks(t *testing.T) {
 		followers[1].Start()
 		note(leader, roomOfDisk)
 		refused(false, "what starts anew has said nothing yet")
+		note(leader, 1)
+		require.NotEqual(t, leader, c.Leader())
+		refused(false, "a majority has room, and one of them leads")
 	})
 }

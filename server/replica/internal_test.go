@@ -649,4 +649,12 @@ func TestAreFull(t *testing.T) {
 		require.Equal(t, test.full, areFull(all, "a"), test.members)
 	}
 	require.False(t, areFull([]Member{{ID: "a", Voter: true, Silent: true}}, "a"))
+	all := []Member{
+		{ID: "a", Voter: true, DiskFull: true, LogIndex: 9}, {ID: "b", Voter: true, LogIndex: 7},
+		{ID: "c", Voter: true, LogIndex: 8}, {ID: "d", LogIndex: 9},
+	}
+	require.Equal(t, "c", withRoom(all, "a"))
+	require.Empty(t, withRoom(append(all, Member{ID: "e", Voter: true, Silent: true}), "a"), "two of four")
+	all[1].Silent = true
+	require.Empty(t, withRoom(all, "a"))
 }
