@@ -283,7 +283,8 @@ func TestLocksInMemory(t *testing.T) {
 	require.Equal(t, protocol.ErrOOM.Value(), d.apply(acquire)[0])
 	require.Equal(t, protocol.ErrOOM.Value(), d.do("lock.acquire", "l", "me", "px", "1000"))
 	require.Equal(t, protocol.ErrOOM.Value(), d.do("session.open", "px", "1000"))
-	require.Equal(t, protocol.ExecAbortedBy(protocol.ErrOOM).Value(), d.apply(protocol.AppendTransaction(nil, 0, nil, acquire))[0])
+	aborted := protocol.ExecAbortedBy(protocol.ErrOOM).Value()
+	require.Equal(t, aborted, d.apply(protocol.AppendTransaction(nil, 0, nil, acquire))[0])
 	require.Equal(t, command.One, d.do("lock.renew", "k", "me", "px", "1000"))
 	require.Equal(t, command.Zero, d.do("lock.release", "k", "me"))
 	d.limits.MemoryBytes = 0

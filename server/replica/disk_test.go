@@ -15,8 +15,8 @@ import (
 const roomOfDisk = 1 << 40
 
 // TestFullDisks: while the disks of the leader or of too many others are nearly full, no node takes data, nodes with
-// room and without know that, releases go on, and large entries are rare. When there is room again, all is as before. A leader without room gives up the
-// leadership if a majority has room.
+// room and without know that, releases go on, and large entries are rare. When there is room again, all is as before. A
+// leader without room gives up the leadership if a majority has room.
 func TestFullDisks(t *testing.T) {
 	inBubble(t, patience, func(t *testing.T, c *replicatest.Cluster) {
 		leader, followers := c.Leader(), c.Followers()

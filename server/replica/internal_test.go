@@ -650,8 +650,10 @@ func TestAreFull(t *testing.T) {
 	}
 	require.False(t, areFull([]Member{{ID: "a", Voter: true, Silent: true}}, "a"))
 	all := []Member{
-		{ID: "a", Voter: true, DiskFull: true, LogIndex: 9}, {ID: "b", Voter: true, LogIndex: 7},
-		{ID: "c", Voter: true, LogIndex: 8}, {ID: "d", LogIndex: 9},
+		{ID: "a", Voter: true, DiskFull: true, LogIndex: 9},
+		{ID: "b", Voter: true, LogIndex: 7},
+		{ID: "c", Voter: true, LogIndex: 8},
+		{ID: "d", LogIndex: 9},
 	}
 	require.Equal(t, "c", withRoom(all, "a"))
 	require.Empty(t, withRoom(append(all, Member{ID: "e", Voter: true, Silent: true}), "a"), "two of four")
