@@ -20,9 +20,15 @@ const roomOfDisk = 1 << 40
 func TestFullDisks(t *testing.T) {
 	inBubble(t, patience, func(t *testing.T, c *replicatest.Cluster) {
 		leader, followers := c.Leader(), c.Followers()
-		note := func(n *replicatest.Node, free uint64) {
-			n.Replica().NoteSpace(free, roomOfDisk)
-			time.Sleep(3 * time.Second) // until the status messages have told everybody
+		free := make(map[*replicatest.Node]uint64)
+		note := func(n *replicatest.Node, bytes uint64) {
+			free[n] = bytes
+			for range 4 { // until the status messages have told everybody
+				for n, bytes := range free {
+					n.Replica().NoteSpace(bytes, roomOfDisk)
+				}
+				time.Sleep(time.Second)
+			}
 		}
 		refused := func(yes bool, why string) {
 			t.Helper()
@@ -37,6 +43,9 @@ func TestFullDisks(t *testing.T) {
 			}
 		}
 		refused(false, "nobody knows")
+		for _, n := range c.Nodes() {
+			free[n] = roomOfDisk
+		}
 		note(followers[0], 1)
 		refused(false, "a majority has room")
 		note(followers[1], 1)
@@ -62,8 +71,10 @@ func TestFullDisks(t *testing.T) {
 		require.True(t, last.Refuses)
 		followers[1].Crash()
 		followers[1].Start()
+		free[followers[1]] = roomOfDisk
 		note(leader, roomOfDisk)
-		refused(false, "what starts anew has said nothing yet")
+		refused(false, "all have room")
+		leader = c.Leader()
 		note(leader, 1)
 		require.NotEqual(t, leader, c.Leader())
 		refused(false, "a majority has room, and one of them leads")

@@ -66,6 +66,7 @@ func (r *Replica) onGreeting(m forward.Member) {
 	r.addresses.setRelease(m.ID, m.Release)
 	r.addresses.setProgress(m.ID, false, 0)
 	r.addresses.setDiskFull(m.ID, false)
+	notify(r.disk.noted)
 	if m.NewestVersion > 0 {
 		r.addresses.setVersions(m.ID, m.About)
 	}
