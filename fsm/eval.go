@@ -130,8 +130,10 @@ func (c *call) runScript(s *script, keys, args []string, readOnly bool) (reply p
 	}
 	h := &c.scripts
 	h.call, h.full, h.declaredNoted, h.readOnly = c, false, false, readOnly || noWrites
-	if !h.readOnly && s.program.HasShebang() && s.program.Flags()&lua.FlagAllowOOM == 0 && c.Full() != nil {
-		return c.Full().Value(), false
+	if !h.readOnly && s.program.HasShebang() && s.program.Flags()&lua.FlagAllowOOM == 0 {
+		if cause := c.Full(); cause != nil {
+			return cause.Value(), false
+		}
 	}
 	if h.runner == nil {
 		h.runner = lua.NewRunner()

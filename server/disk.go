@@ -120,12 +120,14 @@ func (s *Server) slowDisk() string {
 
 // diskDetail describes a slow or nearly full disk, or returns "".
 func (s *Server) diskDetail() string {
-	detail := s.slowDisk()
-	if free, reserve := s.space(); free < reserve {
-		detail = strings.TrimPrefix(fmt.Sprintf("%s; nearly full: %d bytes are free, and %d in reserve", detail, free,
-			reserve), "; ")
+	var details []string
+	if slow := s.slowDisk(); slow != "" {
+		details = append(details, slow)
 	}
-	return detail
+	if free, reserve := s.space(); free < reserve {
+		details = append(details, fmt.Sprintf("nearly full: %d bytes are free, and %d in reserve", free, reserve))
+	}
+	return strings.Join(details, "; ")
 }
 
 // warnings returns warnings about this node that other members cannot detect.

@@ -87,8 +87,10 @@ func rename(c *command.Call, onlyIfMissing bool) (problem protocol.Value, done b
 		return problem, false
 	case onlyIfMissing && c.Find(to) != nil:
 		return problem, false
-	case len(to) > len(from) && c.Host.Full() != nil:
-		return c.Host.Full().Value(), false
+	case len(to) > len(from):
+		if cause := c.Host.Full(); cause != nil {
+			return cause.Value(), false
+		}
 	}
 	was := *it
 	if !c.Fits(copyWork(&was)) {

@@ -146,8 +146,8 @@ func exec(c *conn, req *request) {
 		c.finishTransaction(&slot{kind: slotExec, mute: c.replyMode.muted()}, protocol.Array())
 		return
 	}
-	if refusal := c.srv.fullDisk(false, true, len(tx.body)); refusal != nil {
-		c.reply(nil, protocol.ExecAbortedBy(refusal).Value())
+	if len(tx.body) > fullDiskBytes && c.srv.backend.DiskFull() {
+		c.reply(nil, protocol.ExecAbortedBy(protocol.ErrDiskFull).Value())
 		return
 	}
 	c.makeRoom(len(tx.body) + binary.MaxVarintLen32)

@@ -19,8 +19,8 @@ func (c *conn) validate(req *request) *protocol.Error {
 	if refusal := req.tooLong(&c.srv.cfg.Limits); refusal != nil {
 		return refusal
 	}
-	if refusal := c.srv.fullDisk(req.Has(protocol.FlagDenyOOM), req.Route != protocol.Read, req.encodedBytes()); refusal != nil {
-		return refusal
+	if c.srv.backend.DiskFull() && req.fillsDisk() {
+		return protocol.ErrDiskFull
 	}
 	if req.source == 0 {
 		return nil
@@ -31,13 +31,10 @@ func (c *conn) validate(req *request) *protocol.Error {
 // fullDiskBytes bounds a command of the log while the disks are nearly full, also if it does not make the state grow.
 const fullDiskBytes = 64 << 10
 
-// fullDisk returns why a command of size bytes must not reach the log of a cluster whose disks are nearly full, or nil.
-// The state machine refuses what a script does, and what is under way.
-func (s *Server) fullDisk(grows, inLog bool, size int) *protocol.Error {
-	if (grows || inLog && size > fullDiskBytes) && s.backend.DiskFull() {
-		return protocol.ErrDiskFull
-	}
-	return nil
+// fillsDisk reports whether a command must not reach the log of a cluster whose disks are nearly full. The state
+// machine refuses the commands of scripts, and those that are in the log already.
+func (req *request) fillsDisk() bool {
+	return req.Has(protocol.FlagDenyOOM) || req.Route != protocol.Read && req.encodedBytes() > fullDiskBytes
 }
 
 // validateScript compiles the Lua source of EVAL and SCRIPT LOAD on this node, so that a bad source costs the other

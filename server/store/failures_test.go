@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast/holdfast/server/store/internal/vfs"
+	"github.com/holdfast/holdfast/server/store/wal"
 )
 
 // faulty is the machine's file system, of which the nth call fails. What cannot be closed is closed. Calls on the log's
@@ -578,7 +579,7 @@ func TestSpaceIsToldOf(t *testing.T) {
 	log := &guardedLog{guard: newGuard(Hooks{}), log: raft.NewInmemStore()}
 	log.guard.space = func() { space++ }
 	for i := range uint64(9) {
-		require.NoError(t, log.StoreLog(&raft.Log{Index: i + 1, Data: make([]byte, spaceEvery/4)}))
+		require.NoError(t, log.StoreLog(&raft.Log{Index: i + 1, Data: make([]byte, wal.DefaultSegmentSize/4)}))
 	}
 	require.Equal(t, 2, space)
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/holdfast/holdfast/server/store/wal"
 )
 
 // guard makes raft's calls on a disk, and reports a call that stalls or fails.
@@ -157,9 +159,6 @@ type guardedLog struct {
 	appended  int // bytes since the disk's space was looked up; raft makes one append at a time
 }
 
-// spaceEvery is the size of a usual segment of the log, in bytes.
-const spaceEvery = 16 << 20
-
 var _ raft.MonotonicLogStore = (*guardedLog)(nil)
 
 // IsMonotonic reports whether the underlying store is monotonic. If it is, raft empties the log when it installs a
@@ -186,7 +185,7 @@ func (l *guardedLog) StoreLogs(logs []*raft.Log) error {
 		for _, log := range logs {
 			l.appended += len(log.Data)
 		}
-		if l.appended >= spaceEvery {
+		if l.appended >= wal.DefaultSegmentSize {
 			l.appended = 0
 			l.guard.space()
 		}
