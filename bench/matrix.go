@@ -60,9 +60,9 @@ func startSubjects(ctx context.Context, o options, result *report.Result, stderr
 	return all, stop, nil
 }
 
-// runMatrix measures every point in every round. The innermost loop is over the subjects, so that a disturbance of a
-// minute hits all of them; each round begins with another subject. Every second round reverses a workload's points, so
-// that drift does not look like a difference between points.
+// runMatrix measures every point in every round. A disturbance of a minute hits all subjects, since the innermost loop
+// is over them. Each round begins with another subject. Every second round reverses a workload's points: drift then does
+// not look like a difference between points.
 func runMatrix(ctx context.Context, o options, subjects []subject, result *report.Result, stderr io.Writer) error {
 	for round := range o.rounds {
 		for _, w := range o.workloads {

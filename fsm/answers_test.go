@@ -102,8 +102,8 @@ type player struct {
 	cursors          []string // in replies to reads
 	// restores is the number of entries after which the machine is replaced by its snapshot; 0 means never.
 	restores int
-	// skipsSeen leaves out the counts of lock classes and the events of slow locks, which depend on what the node has
-	// seen since its start.
+	// skipsSeen leaves out the counts of lock classes and the events of slow locks. Both depend on the entries that the
+	// node has applied since its start.
 	skipsSeen bool
 }
 

@@ -223,7 +223,7 @@ func BenchmarkCollections(b *testing.B) {
 	const token = "0b9d5e2e-8b4c-4f7b-9d6a-3f1c2a7e5d4b:42"
 	for _, c := range []struct {
 		name string
-		pair [2][]string // % stands for the key
+		pair [2][]string // % is replaced by the key
 	}{
 		{"floor", [2][]string{{"set", "%", token}, {"del", "%"}}},
 		{"push-pop", [2][]string{{"lpush", "%", token}, {"rpop", "%"}}},

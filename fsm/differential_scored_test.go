@@ -149,8 +149,8 @@ func fillScored(r *protocoltest.Redis, d *driver) {
 	}
 }
 
-// unclear reports whether Redis has no well-defined reply to a command line, or another one since 7.2: BYLEX among
-// members of different scores in a large sorted set returns what the search happens to visit.
+// unclear reports whether Redis has no well-defined reply to a command line, or another reply since 7.2. BYLEX has none
+// for a large sorted set whose members have different scores.
 func unclear(d *driver, words []string) bool {
 	switch words[0] {
 	case "zrandmember":

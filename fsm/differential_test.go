@@ -157,7 +157,7 @@ func misread(words []string) bool {
 	return behind || condition && get
 }
 
-// cutShort reports whether an index has more than 32 bits, of which Redis since 7.2 uses the low 32 for short lists.
+// cutShort reports whether an index has more than 32 bits. For short lists, Redis since 7.2 uses the low 32 bits.
 func cutShort(index string) bool {
 	n, ok := protocol.ParseInt(index)
 	return ok && n != int64(int32(n))
@@ -231,8 +231,8 @@ func alike(words []string, want, got string) bool {
 	return false
 }
 
-// modern converts a reply of Redis 7.0 to that of 7.2, in which a short list is a listpack, and a number has no more
-// digits than distinguish it from all others.
+// modern converts a reply of Redis 7.0 to that of 7.2. In 7.2 a short list is a listpack, and a number has the fewest
+// digits that distinguish it from all others.
 func modern(reply string) string {
 	reply = strings.ReplaceAll(reply, "$9\r\nquicklist\r\n", "$8\r\nlistpack\r\n")
 	return numbers.ReplaceAllStringFunc(reply, func(number string) string {

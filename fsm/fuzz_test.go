@@ -15,8 +15,8 @@ import (
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
-// FuzzApply runs arbitrary words as commands. They never panic, and two machines end up equal, one of which answers
-// nothing and is replaced by its snapshot in between.
+// FuzzApply runs arbitrary words as commands on two machines. The second answers nothing, and is replaced by its
+// snapshot in between. No command panics, and both machines end up equal.
 //
 // Each line is a command line of words separated by blanks. A line of one digit selects a database; a line that begins
 // with ! is queued for the next transaction.

@@ -90,7 +90,7 @@ func TestOpenLoopCountsWhatItNeverBegan(t *testing.T) {
 		s, err := Run(t.Context(), Config{Measure: 10 * time.Second, RatePerSecond: 10}, workers(1, sleeper(time.Second)))
 		require.NoError(t, err)
 		done := s.Steps["step"].Count
-		require.EqualValues(t, 21, done)                         // ten within the window, and those of ten more seconds
+		require.EqualValues(t, 21, done)                         // ten in the window, the rest in the ten seconds after it
 		require.InDelta(t, 1.0, s.Steps["step"].PerSecond, 0.11) // the completed rate, not the offered one
 		require.EqualValues(t, 100-done, s.Errors["not begun: the rate is more than the server takes"])
 	})

@@ -66,7 +66,7 @@ func zookeeper(ctx context.Context, b *builder) error {
 	return nil
 }
 
-// zookeeperReady checks that there is a leader whom the others follow.
+// zookeeperReady returns an error unless all servers answer, and exactly one of them leads.
 func zookeeperReady(ctx context.Context, addrs []string) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()

@@ -182,7 +182,8 @@ func numberOf(name, number, of, format string, atMost float64) judge {
 	}
 }
 
-// across compares Holdfast's hand-offs by BLPOP with those of etcd's mutex, among 64 clients in the same rounds.
+// across judges the quotient of Holdfast's hand-offs by BLPOP and the hand-offs of etcd's mutex. Both are of one round,
+// and among 64 clients.
 func across(aim float64, of measure) judge {
 	queue := Point{Workload: "handoffs", Target: "holdfast", Connections: 64}
 	mutex := Point{Workload: "hot", Target: "etcd-mutex", Connections: 64}

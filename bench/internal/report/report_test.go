@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
-// someResult has three rounds of two targets, one of which fails once.
+// someResult returns a result of three rounds and two targets. One run of one target failed.
 func someResult() *Result {
 	r := &Result{
 		Started: time.Date(2026, 11, 21, 6, 30, 0, 0, time.UTC), Command: "go run ./bench --x",

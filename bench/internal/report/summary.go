@@ -324,7 +324,7 @@ func (r *Result) summaryTable(b *strings.Builder, columns []column) {
 	}
 }
 
-// quotientTable divides a target's figures by those of each other target.
+// quotientTable writes a row for each other target: the figures of the target mine, divided by the other's.
 func (r *Result) quotientTable(b *strings.Builder, columns []column, mine string) {
 	header(b, columns)
 	for _, t := range r.Targets {

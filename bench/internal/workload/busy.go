@@ -23,7 +23,7 @@ const burnersPerCore = 2
 // infoTimeout suits servers with little CPU.
 const infoTimeout = 10 * time.Second
 
-// busy keeps all cores busy and counts elections, all of which are needless since no server dies.
+// busy keeps all cores busy, and counts elections. No server dies, so each election is needless.
 func busy(ctx context.Context, e Env) (*Figures, error) {
 	before, err := term(ctx, e.Target)
 	if err != nil {

@@ -254,7 +254,7 @@ func TestWorkloadsSuit(t *testing.T) {
 	require.False(t, suits("memory", target.Target{Via: target.ViaRedlock}))
 }
 
-// The leader's figures are separate; those of followers are a mean.
+// TestCostsByRole: a leader has figures of its own. The figures of followers are their mean.
 func TestCostsByRole(t *testing.T) {
 	t.Parallel()
 	m := &meter{leader: 1, pids: []int{1, 2, 3}}
