@@ -111,7 +111,7 @@ func (c *conn) runPiece() (more bool) {
 	w.replyBytes = c.srv.memoryOf(batch.Replies...)
 	c.account()
 	c.addReplies()
-	if n == batch.Count || c.gone {
+	if n == batch.Count || c.disconnected {
 		return false
 	}
 	batch.Body = append(batch.Body[:0], batch.Body[protocol.BodyLen(batch.Body, n):]...)

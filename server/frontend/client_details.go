@@ -73,10 +73,10 @@ func (s *Server) askOthers(ctx context.Context, id int64, command [][]byte) prot
 		reply []byte
 		err   error
 	}
-	answers, asked := make(chan answer, len(status.Members)), 0
+	answers, questions := make(chan answer, len(status.Members)), 0
 	for _, m := range status.Members {
 		if m.ID != status.ID {
-			asked++
+			questions++
 			go func() {
 				a, err := s.cfg.AskClients(ctx, m.ID, ClientsQuestion{Conns: []int64{id}, Command: command})
 				answers <- answer{m.Name, a.Reply, err}
@@ -84,7 +84,7 @@ func (s *Server) askOthers(ctx context.Context, id int64, command [][]byte) prot
 		}
 	}
 	var silent []string
-	for range asked {
+	for range questions {
 		a := <-answers
 		if a.err == nil && len(a.reply) == 0 {
 			continue

@@ -23,7 +23,8 @@ import (
 	"github.com/holdfast/holdfast/server/replica"
 )
 
-// takenAt has a client of another life of a node take stock locks.
+// takenAt applies a log entry in which clients of the incarnation o take stock locks, each client one of the keys.
+// Their connections are numbered from 1.
 func (cl *cluster) takenAt(t *testing.T, o protocol.Incarnation, keys ...string) {
 	var body []byte
 	for i, key := range keys {
@@ -40,7 +41,8 @@ func (cl *cluster) takenAt(t *testing.T, o protocol.Incarnation, keys ...string)
 	require.NoError(t, cl.machine.Apply(entry.Bytes(), &sink{cl: cl}))
 }
 
-// detailOf is what LOCK.INFO says of the client of the only holder.
+// detailOf returns what LOCK.INFO says about the client of the lock's only holder: state, address, name and idle time,
+// each as the string and the number of its value.
 func detailOf(c asker, key string) string {
 	v := c.do("LOCK.INFO", key)
 	holder := v.Elems[11].Elems[0].Elems
@@ -51,12 +53,13 @@ func detailOf(c asker, key string) string {
 	return b.String()
 }
 
-// TestClientsOfOtherNodes: CLIENT UNBLOCK and KILL reach the client whose id they name, on whichever node it is, and no
-// other. The nodes' ids are far apart; who does not answer may have the client.
+// TestClientsOfOtherNodes shows that CLIENT UNBLOCK and CLIENT KILL reach the client with the given ID on any node, and
+// no other client. If no node has the client and some nodes do not answer, the reply is UNCERTAIN and names those
+// nodes, since one of them may have the client. At most maxRemoteCommands such commands run at a time.
 func TestClientsOfOtherNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cl := newCluster()
-		var failing sync.Map // names of nodes that do not answer
+		var failing sync.Map // IDs of nodes that do not answer
 		cl.status = replica.Status{ID: "n1@1", Members: []replica.Member{
 			{ID: "n1@1", Name: "n1"}, {ID: "n3@3", Name: "n3"}, {ID: "n2@2", Name: "n2"}, {ID: "n4@4", Name: "n4"},
 		}}
@@ -124,18 +127,19 @@ func TestClientsOfOtherNodes(t *testing.T) {
 	})
 }
 
-// TestRightsToClientsOfOtherNodes: a user without the right to the subcommand has no node asked, by no way.
+// TestRightsToClientsOfOtherNodes shows that no other node is asked for a user without the right to the subcommand,
+// whether the command is sent alone, in a transaction or from a script.
 func TestRightsToClientsOfOtherNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cl := newCluster()
 		cl.status = replica.Status{ID: "n1@1", Members: []replica.Member{{ID: "n1@1"}, {ID: "n2@2"}}}
 		users := &fileUsers{file: "testdata/users.acl"}
 		require.NoError(t, users.Load(""))
-		var asked atomic.Int32
+		var questions atomic.Int32
 		s := start(t, Config{
 			Users: users,
 			AskClients: func(context.Context, string, ClientsQuestion) (ClientsAnswer, error) {
-				asked.Add(1)
+				questions.Add(1)
 				return ClientsAnswer{Reply: protocol.AppendValue(nil, protocol.Integer(1))}, nil
 			},
 		}, cl)
@@ -151,14 +155,15 @@ func TestRightsToClientsOfOtherNodes(t *testing.T) {
 			script := "return redis.call('client', '" + subcommand + "', 'id', '77')"
 			require.Contains(t, answer(c, "EVAL", script, "0"), "-ERR")
 		}
-		require.Zero(t, asked.Load())
+		require.Zero(t, questions.Load())
 		require.Equal(t, "+OK\r\n", answer(c, "AUTH", "root", "p"))
 		require.Equal(t, ":1\r\n", answer(c, "CLIENT", "UNBLOCK", "77"))
-		require.EqualValues(t, 1, asked.Load())
+		require.EqualValues(t, 1, questions.Load())
 	})
 }
 
-// TestIDsOfIncarnations: another node, and the same node's next incarnation, begin elsewhere.
+// TestIDsOfIncarnations shows that the connection IDs of different nodes, and of different incarnations of a node,
+// begin far apart, so that an ID names one client of the whole cluster.
 func TestIDsOfIncarnations(t *testing.T) {
 	begun := map[int64]bool{}
 	for node := range 20 {
@@ -172,7 +177,7 @@ func TestIDsOfIncarnations(t *testing.T) {
 	require.Len(t, begun, 1000, "a million connections lie between each two")
 }
 
-// reply is what the server has sent by now.
+// reply waits until the server is idle, and returns what the client has received since the last call.
 func reply(c *testClient) string {
 	synctest.Wait()
 	got, _ := c.take()
@@ -185,7 +190,7 @@ func closed(c *testClient) bool {
 	return closed
 }
 
-// asker sends commands and reads the replies.
+// asker sends each command on a connection of its own, and parses the reply.
 type asker struct {
 	t *testing.T
 	s *testServer
@@ -201,16 +206,18 @@ func (a asker) do(words ...string) protocol.Value {
 	return v
 }
 
-// TestClientDetails: a client is looked up where it is connected, and nowhere longer than allowed.
+// TestClientDetails shows that LOCK.INFO gets the details of a holder's client from the node of its connection. If that
+// node fails, returns too few clients, or does not answer within detailsWithin, the client's state is unknown, and the
+// node is not asked again for silentFor.
 func TestClientDetails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cl := newCluster()
 		var mu sync.Mutex
-		asked := map[string]int{}
+		questions := map[string]int{}
 		var tell func(ctx context.Context, q ClientsQuestion) (ClientsAnswer, error)
 		cfg := Config{AskClients: func(ctx context.Context, node string, q ClientsQuestion) (ClientsAnswer, error) {
 			mu.Lock()
-			asked[node]++
+			questions[node]++
 			mu.Unlock()
 			require.EqualValues(t, 4, q.Incarnation)
 			require.LessOrEqual(t, len(q.Conns), perQuestion)
@@ -243,7 +250,7 @@ func TestClientDetails(t *testing.T) {
 		}
 		require.Equal(t, "connected0 10.0.0.7:50 job0 2000 ", detailOf(a, "theirs"))
 		require.Equal(t, "gone0 0 0 -1 ", detailOf(a, "gone"))
-		require.Equal(t, 2, asked["n2@25a5"])
+		require.Equal(t, 2, questions["n2@25a5"])
 
 		tell = func(ctx context.Context, _ ClientsQuestion) (ClientsAnswer, error) {
 			<-ctx.Done()
@@ -254,20 +261,21 @@ func TestClientDetails(t *testing.T) {
 		require.Equal(t, detailsWithin, time.Since(began))
 		require.Equal(t, "unknown0 0 0 -1 ", detailOf(a, "theirs"))
 		require.Equal(t, detailsWithin, time.Since(began), "a silent node is not asked again at once")
-		require.Equal(t, 3, asked["n2@25a5"])
+		require.Equal(t, 3, questions["n2@25a5"])
 		time.Sleep(silentFor)
 		tell = func(context.Context, ClientsQuestion) (ClientsAnswer, error) {
 			return ClientsAnswer{}, errors.New("no")
 		}
 		require.Equal(t, "unknown0 0 0 -1 ", detailOf(a, "theirs"))
-		require.Equal(t, 4, asked["n2@25a5"])
+		require.Equal(t, 4, questions["n2@25a5"])
 		time.Sleep(silentFor)
-		tell = func(context.Context, ClientsQuestion) (ClientsAnswer, error) { return ClientsAnswer{}, nil } // too few
+		tell = func(context.Context, ClientsQuestion) (ClientsAnswer, error) { return ClientsAnswer{}, nil } // too few clients
 		require.Equal(t, "unknown0 0 0 -1 ", detailOf(a, "theirs"))
 	})
 }
 
-// TestClientDetailsAreBounded: of a long list the first clients are asked about, so many at a time.
+// TestClientDetailsAreBounded shows that a question to a node has at most perQuestion clients, and a reply the details
+// of at most maxDetailedClients. A page of LOCK.LIST has no more holders than that, so each of them has its details.
 func TestClientDetailsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cl := newCluster()
@@ -310,7 +318,8 @@ func TestClientDetailsAreBounded(t *testing.T) {
 	})
 }
 
-// TestClientsAnswersAreBounded, and say nothing of another life of the node.
+// TestClientsAnswersAreBounded shows that an answer has at most perQuestion clients, that names are cut to
+// maxNameBytes, and that the answer to a question about another incarnation of the node has no details.
 func TestClientsAnswersAreBounded(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
 		c := s.dial()
@@ -326,7 +335,9 @@ func TestClientsAnswersAreBounded(t *testing.T) {
 	})
 }
 
-// TestPollsAreShown: who polls for a stock lock is shown as a waiter, beside what is known of the client.
+// TestPollsAreShown shows that LOCK.INFO and LOCK.LIST list a client that polls for a stock lock as a waiter, with the
+// details of the client. The lock with the same key in another database has no such waiter. LOCKS.md must name each
+// field of the replies.
 func TestPollsAreShown(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
 		holder, poller := s.dial(), s.dial()
@@ -364,7 +375,9 @@ func TestPollsAreShown(t *testing.T) {
 	})
 }
 
-// TestStrangersMakeRoom: clients that have not authenticated cannot shut out others.
+// TestStrangersMakeRoom shows that once MaxClients connections are open, a new connection replaces the oldest one that
+// has not authenticated. Such connections therefore cannot shut out other clients. If all have authenticated, the new
+// connection is refused. After RESET a client counts as not authenticated.
 func TestStrangersMakeRoom(t *testing.T) {
 	inBubble(t, Config{Users: asks("sesame"), Limits: Limits{MaxClients: 3}}, func(t *testing.T, s *testServer) {
 		dial := func(commands ...string) *testClient {
@@ -390,8 +403,8 @@ func TestStrangersMakeRoom(t *testing.T) {
 		d.send(command("AUTH", "sesame"))
 		e.deliver(command("HELLO", "3", "AUTH", "default", "sesame"))
 		d.take()
-		late := dial()
-		got, closed := late.take()
+		refused := dial()
+		got, closed := refused.take()
 		require.Equal(t, "-ERR max number of clients reached\r\n", got, "nobody is left to make room")
 		require.True(t, closed)
 		d.deliver(command("RESET"))
@@ -408,8 +421,8 @@ func TestStrangersMakeRoom(t *testing.T) {
 	})
 }
 
-// TestFewAreToldThatThereIsNoRoom: connections that are refused, and take their time, do not add
-// up.
+// TestFewAreToldThatThereIsNoRoom shows that at most Refusals refused connections stay open while their clients do not
+// read the reply. Further connections are closed without a reply.
 func TestFewAreToldThatThereIsNoRoom(t *testing.T) {
 	inBubble(t, Config{Limits: Limits{MaxClients: 1}}, func(t *testing.T, s *testServer) {
 		s.dial()
@@ -434,8 +447,8 @@ func TestFewAreToldThatThereIsNoRoom(t *testing.T) {
 	})
 }
 
-// TestRoomIsMadeForAFew: connections that were closed to make room count until their end, if there
-// are many, because each still has its descriptor.
+// TestRoomIsMadeForAFew shows that at most Refusals connections that were closed to make room have not ended yet, since
+// each still has its file descriptor. Until one of them ends, new connections are refused.
 func TestRoomIsMadeForAFew(t *testing.T) {
 	s := New(Config{Users: asks("sesame"), Limits: Limits{MaxClients: 1}}, newCluster())
 	admit := func() (*conn, error) {

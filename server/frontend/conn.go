@@ -62,8 +62,9 @@ type stream struct {
 
 // ending has the reasons to end the connection.
 type ending struct {
-	// closing ends the connection after the replies so far. gone is set if the client has disconnected.
-	closing, gone bool
+	// closing ends the connection after the replies so far. disconnected ends it without further output: the client has
+	// disconnected, or gets no reply.
+	closing, disconnected bool
 	// revoked is set, by any goroutine, if the user has lost rights. No further command runs.
 	revoked atomic.Bool
 	// loading is set while the client's own ACL LOAD runs. The client gets its reply, even if the file revokes its rights.

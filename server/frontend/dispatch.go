@@ -17,7 +17,7 @@ import (
 func (c *conn) dispatch(args [][]byte) {
 	defer c.endCommand()
 	if c.revoked.Load() || c.outbox.subscribed() && !c.subs.client.Check() {
-		c.closing, c.gone = true, true
+		c.closing, c.disconnected = true, true
 		return
 	}
 	command, container := protocol.FindIn(c.table, args)
@@ -167,7 +167,7 @@ func (c *conn) unknown(args [][]byte, container *protocol.Command) {
 		c.srv.cfg.Logger.Warn("closed a connection that speaks HTTP: possible cross-protocol attack", "client",
 			c.nc.RemoteAddr())
 		// As in Redis there is no reply, not even to the commands before this line.
-		c.closing, c.gone = true, true
+		c.closing, c.disconnected = true, true
 		return
 	}
 	if c.tx != nil {

@@ -90,7 +90,7 @@ func (c *conn) awaitInput() error {
 	for {
 		more := c.deliver()
 		switch {
-		case c.gone:
+		case c.disconnected:
 			return net.ErrClosed
 		case c.resume():
 			return nil
@@ -293,11 +293,11 @@ type readAhead struct {
 	failed error
 }
 
-// readAhead reads until limit bytes wait in the buffer, or until [stream.join]. It calls gone if the client disconnects
-// or the server ends the connection.
+// readAhead reads until limit bytes wait in the buffer, or until [stream.join]. It calls onEnd if the client
+// disconnects or the server ends the connection.
 //
 // It never moves bytes in the buffer, since the arguments of the waiting command are slices of the buffer.
-func (st *stream) readAhead(limit int, gone func()) *readAhead {
+func (st *stream) readAhead(limit int, onEnd func()) *readAhead {
 	a := &readAhead{done: make(chan struct{})}
 	st.setReadDeadline(time.Time{})
 	go func() {
@@ -311,7 +311,7 @@ func (st *stream) readAhead(limit int, gone func()) *readAhead {
 			w.in = w.in[:len(w.in)+n]
 			a.bytes += n
 			if err != nil {
-				gone()
+				onEnd()
 				a.failed = err
 				return
 			}

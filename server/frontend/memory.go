@@ -71,7 +71,7 @@ func (c *conn) footprint() int {
 // account updates the total. If the total exceeds the limit, the largest connections are evicted, perhaps this one.
 func (c *conn) account() {
 	if c.memory.evicted.Load() {
-		c.closing, c.gone = true, true
+		c.closing, c.disconnected = true, true
 		return
 	}
 	n := int64(c.footprint()) &^ (memoryUnit - 1)
@@ -109,7 +109,7 @@ func (c *conn) reserve() error {
 	c.w.reserved = bytes
 	c.account()
 	<-m.turn
-	if c.gone {
+	if c.disconnected {
 		return net.ErrClosed
 	}
 	return nil

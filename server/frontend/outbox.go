@@ -229,11 +229,11 @@ func (o *outbox) addGrant(p *pending) {
 }
 
 // delivered is called after all output was written, or after the client has disconnected.
-func (o *outbox) delivered(gone bool) {
+func (o *outbox) delivered(disconnected bool) {
 	o.writes = false
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if gone || o.delivering == nil {
+	if disconnected || o.delivering == nil {
 		return
 	}
 	if o.delivering = slices.DeleteFunc(o.delivering, func(p *pending) bool {

@@ -50,7 +50,7 @@ func (st *stream) encode(v protocol.Value, resp int) {
 		st.writeIfFull()
 		return
 	}
-	if st.gone {
+	if st.disconnected {
 		return
 	}
 	w.unencoded, _ = v.SizeWithin(st.srv.cfg.MaxOutputBytes)
@@ -107,11 +107,11 @@ func (st *stream) write() {
 	out := w.out
 	w.out = out[:0]
 	switch {
-	case st.gone || len(out) == 0:
+	case st.disconnected || len(out) == 0:
 	case st.tls != nil:
-		st.gone = !st.writeTLS(out)
+		st.disconnected = !st.writeTLS(out)
 	default:
-		st.gone = !st.writePlain(out)
+		st.disconnected = !st.writePlain(out)
 	}
 }
 
@@ -269,7 +269,7 @@ func (s *Server) errorReply(err error) protocol.Value {
 // deliver writes the messages, and reports whether more have arrived meanwhile.
 func (st *stream) deliver() (more bool) {
 	held := &st.outbox.held
-	for left := held.Load(); left > 0 && held.Load() > 0 && !st.gone; {
+	for left := held.Load(); left > 0 && held.Load() > 0 && !st.disconnected; {
 		if st.w == nil {
 			st.w = st.srv.acquireWork(st)
 		}
@@ -278,7 +278,7 @@ func (st *stream) deliver() (more bool) {
 		st.pushing = true
 		st.write()
 		st.pushing = false
-		st.delivered(st.gone)
+		st.delivered(st.disconnected)
 	}
 	return held.Load() > 0
 }

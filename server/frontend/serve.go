@@ -139,18 +139,18 @@ func (c *conn) servePipelines() bool {
 		}
 		c.keepPace(c.ctx, c.w.commands, &c.retired)
 		c.runBatch()
-		if c.closing && !c.gone {
+		if c.closing && !c.disconnected {
 			c.withdraw()
 			c.srv.hide(c)
 		}
 		c.write()
 		if c.outbox.writes {
-			c.delivered(c.gone)
+			c.delivered(c.disconnected)
 		}
 		c.track.written()
 		c.srv.metrics.Commands.Add(uint64(c.w.commands))
 		c.w.commands, c.readMoreUntil = 0, time.Time{}
-		if c.gone {
+		if c.disconnected {
 			return false
 		}
 		if c.closing {
@@ -163,7 +163,7 @@ func (c *conn) servePipelines() bool {
 		if c.retired.Load() {
 			return false
 		}
-		if c.deliver(); c.gone {
+		if c.deliver(); c.disconnected {
 			return false
 		}
 	}

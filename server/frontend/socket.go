@@ -78,8 +78,8 @@ const maxProbe = 2 * time.Hour
 
 // noteVanished records an error of the socket by which the kernel gave the client up.
 func (s *socket) noteVanished(err error) {
-	for _, gone := range []error{syscall.ETIMEDOUT, syscall.EHOSTUNREACH, syscall.ENETUNREACH} {
-		s.vanished = s.vanished || errors.Is(err, gone)
+	for _, errno := range []error{syscall.ETIMEDOUT, syscall.EHOSTUNREACH, syscall.ENETUNREACH} {
+		s.vanished = s.vanished || errors.Is(err, errno)
 	}
 }
 

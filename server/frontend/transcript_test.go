@@ -23,23 +23,22 @@ import (
 	"github.com/holdfast/holdfast/server/replica"
 )
 
-// TestTranscripts plays testdata/*.txt. A line is one of
+// TestTranscripts plays testdata/*.txt. Each transcript runs in virtual time, with a state machine of its own. A line is
+// one of
 //
 //	# comment
-//	server password=… debug …      a fresh server; without it the default one. With the option sentinel, clients
-//	                               come through the port for Sentinel's clients
-//	users FILE                      the file of users (option acl=FILE) is another; what is wrong with it stands below
-//	quotas FILE                     the same for the file of quotas (option quota=FILE)
-//	a> SET k v                      client a sends a command; what it is answered stands below
-//	a>> SET k v                     the same, but it is sent together with the next line of a
-//	a! "*1\r\n"                     client a sends bytes
-//	advance 5s                      time passes
-//	leader no                       this node follows, or knows no leader (none), or leads (yes)
-//	fail UNCERTAIN no quorum        the cluster answers every batch so; without text: no longer
-//	leave a                         client a closes its connection
-//	closed                          (a reply) the server has closed the connection
-//
-// Each transcript runs in virtual time, on a state machine of its own.
+//	server password=… debug …      starts a new server with options; without this line, one without options. With the
+//	                               option sentinel, clients connect to the port for Sentinel's clients
+//	users FILE                     loads another file of users (after the option acl=FILE); an error is added below
+//	quotas FILE                    loads another file of quotas (after the option quota=FILE); an error is added below
+//	a> SET k v                     client a sends a command; the replies are added below
+//	a>> SET k v                    the same, but the command is sent together with the next line of a
+//	a! "*1\r\n"                    client a sends bytes
+//	advance 5s                     time advances
+//	leader no                      this node follows, or knows no leader (none), or leads (yes)
+//	fail UNCERTAIN no quorum       the cluster replies to every batch with this error; without text, no longer
+//	leave a                        client a disconnects
+//	closed                         (a reply) the server has closed the connection
 func TestTranscripts(t *testing.T) {
 	protocoltest.Transcripts(t, "testdata/*.txt", func(t *testing.T, script []byte) (got []byte) {
 		synctest.Test(t, func(t *testing.T) { got = play(t, script) })
@@ -52,17 +51,17 @@ type player struct {
 	t       *testing.T
 	server  *testServer
 	clients map[string]*testClient
-	gone    map[string]bool
-	held    map[string][]byte
-	// sentinel: clients connect to the port for Sentinel's clients.
+	// unsent has the bytes that are sent with the client's next line.
+	unsent map[string][]byte
+	// sentinel is set if clients connect to the port for Sentinel's clients.
 	sentinel bool
 	users    *fileUsers // of the server
 	out      bytes.Buffer
 }
 
-// play runs a transcript and returns it with the server's replies.
+// play runs a transcript, and returns it with the server's replies.
 func play(t *testing.T, script []byte) []byte {
-	p := &player{t: t, clients: map[string]*testClient{}, gone: map[string]bool{}, held: map[string][]byte{}}
+	p := &player{t: t, clients: map[string]*testClient{}, unsent: map[string][]byte{}}
 	for line := range strings.Lines(string(script)) {
 		line = strings.TrimSuffix(line, "\n")
 		if strings.HasPrefix(line, "    ") {
@@ -112,7 +111,7 @@ func (p *player) line(line string) {
 		p.send(strings.TrimSuffix(verb, "!"), []byte(raw))
 	case strings.HasSuffix(verb, ">>"):
 		name := strings.TrimSuffix(verb, ">>")
-		p.held[name] = append(p.held[name], command(protocoltest.Words(p.t, rest)...)...)
+		p.unsent[name] = append(p.unsent[name], command(protocoltest.Words(p.t, rest)...)...)
 	case strings.HasSuffix(verb, ">"):
 		p.send(strings.TrimSuffix(verb, ">"), command(protocoltest.Words(p.t, rest)...))
 	default:
@@ -174,9 +173,8 @@ func (p *player) serve(verb, options string) {
 		}
 	}
 	clear(p.clients)
-	clear(p.gone)
 	cfg.Backups = &twoParts{}
-	cfg.Administration = askedDesk{}
+	cfg.Administration = echoAdministration{}
 	cfg.Sentinel = discovery.Sentinel{Name: "mymaster", DownAfter: time.Second, FailoverTimeout: 2 * time.Second}
 	p.server = start(p.t, cfg, newCluster())
 	if p.sentinel {
@@ -184,7 +182,7 @@ func (p *player) serve(verb, options string) {
 	}
 }
 
-// fileUsers are the users of a file.
+// fileUsers is a Users that loads its users and their quotas from files.
 type fileUsers struct {
 	file    string
 	quotas  string
@@ -220,10 +218,10 @@ func (f *fileUsers) Load(string) error {
 	return nil
 }
 
-// askedDesk repeats what it is asked. What happens depends on who the member is.
-type askedDesk struct{}
+// echoAdministration returns the request as the only step of its reply. The name of the member selects the outcome.
+type echoAdministration struct{}
 
-func (askedDesk) Ask(ctx context.Context, q reconfig.Request) (reconfig.Reply, error) {
+func (echoAdministration) Ask(ctx context.Context, q reconfig.Request) (reconfig.Reply, error) {
 	said := reconfig.Reply{Steps: []string{fmt.Sprintf("%s %q by %q force %v, asked of %s by %s at %s named %q", q.Op,
 		q.Member, q.By, q.Force, q.Asker.Node, q.Asker.User, q.Asker.Addr, q.Asker.Name)}}
 	switch q.Member {
@@ -273,19 +271,19 @@ func (p *player) send(name string, b []byte) {
 		c = p.server.dial()
 		p.clients[name] = c
 	}
-	b = append(p.held[name], b...)
-	delete(p.held, name)
+	b = append(p.unsent[name], b...)
+	delete(p.unsent, name)
 	c.send(b)
 }
 
-// collect records what the clients have received, when the server has no more to send.
+// collect records what the clients have received once the server is idle.
 func (p *player) collect() {
-	// Longer than the wait for half a command.
+	// The server waits for the rest of an incomplete command for readMoreTime.
 	time.Sleep(2 * readMoreTime)
 	synctest.Wait()
-	// A pooled buffer may be larger than a new buffer.
+	// A pooled buffer may be larger than a new one.
 	pooled := regexp.MustCompile(`(qbuf-free|argv-mem|tot-mem)=\d+`)
-	// MONITOR tells when a command came.
+	// A line of MONITOR begins with the time of the command.
 	instant := regexp.MustCompile(`\+\d+\.\d{6} \[`)
 	for _, name := range []string{"a", "b", "c", "d", "m"} {
 		c := p.clients[name]
@@ -294,8 +292,7 @@ func (p *player) collect() {
 		}
 		got, closed := c.take()
 		lines := show(got)
-		if closed && !p.gone[name] {
-			p.gone[name] = true
+		if closed {
 			lines = append(lines, "closed")
 		}
 		for _, line := range lines {
@@ -307,12 +304,11 @@ func (p *player) collect() {
 		}
 		if closed {
 			delete(p.clients, name)
-			delete(p.gone, name)
 		}
 	}
 }
 
-// show makes replies readable, one a line. It tells all types of RESP apart:
+// show returns replies in a readable form, one a line, which differs for each type of RESP:
 //
 //	+OK  -ERR no  :1  "bulk"  nil ($-1)  nil* (*-1)  null (_)  [1 2]  %{k v}  ~{a b}  >[a]  #t  ,3.14  (123  ="txt:…"
 func show(replies string) (lines []string) {
