@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// twoParts gives one backup of two parts at a time.
+// twoParts is a Backups that allows one backup at a time. A backup has two parts, or none if it may be stale.
 type twoParts struct {
 	mu   sync.Mutex
 	open int
@@ -28,7 +28,7 @@ func (p *twoParts) Begin(_ context.Context, stale bool) (Backup, error) {
 	return b, nil
 }
 
-// partsLeft is a backup under way. Its third part, which nobody should ask for, is the end of all.
+// partsLeft is a backup with the parts that Next has not returned yet. After the last part Next returns io.EOF.
 type partsLeft struct {
 	of     *twoParts
 	parts  []string

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast/holdfast/server/replica"
 )
 
-// instant answers every request of every batch with OK, at once.
+// instant is a backend that replies to every batch at once, with the prepared replies.
 type instant struct {
 	*cluster
 	replies []protocol.Value
@@ -47,13 +47,13 @@ func roundTrips(t testing.TB, pipeline []byte, commands int) (roundTrip func()) 
 	}
 }
 
-// acquire is a request for a lock that may wait.
+// acquire returns a LOCK.ACQUIRE with WAIT.
 func acquire() []byte {
 	return command("LOCK.ACQUIRE", "lock:1234567890", "0123456789abcdef0123456789abcdef", "PX", "30000", "WAIT", "5000")
 }
 
-// TestNoAllocations: at steady state neither a command nor a pipeline costs memory, nor does a request that might wait
-// and is granted at once.
+// TestNoAllocations shows that in steady state the server allocates no memory for a command, for a pipeline, or for a
+// request for a lock that may wait and is granted at once.
 func TestNoAllocations(t *testing.T) {
 	if protocoltest.Raced {
 		t.Skip("the race detector makes pools forget")
@@ -64,7 +64,7 @@ func TestNoAllocations(t *testing.T) {
 	} {
 		roundTrip := roundTrips(t, pipeline, bytes.Count(pipeline, []byte("*")))
 		roundTrip()
-		// A pool that the collector has emptied is filled again.
+		// The garbage collector may empty a pool during the runs, so an average below two allocations is allowed.
 		require.Less(t, testing.AllocsPerRun(500, roundTrip), 2.0, name)
 	}
 }

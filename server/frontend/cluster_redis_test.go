@@ -14,8 +14,8 @@ import (
 	"github.com/holdfast/holdfast/server/frontend/discovery"
 )
 
-// TestDifferentialCluster sends the lines of testdata/differential_cluster to a Redis Cluster of one
-// node and to a node in cluster mode, and requires the same bytes but for IDs and counters.
+// TestDifferentialCluster sends the conversations of testdata/differential_cluster to a Redis Cluster of one node and
+// to a node in cluster mode, and requires the same replies except for IDs and counters.
 func TestDifferentialCluster(t *testing.T) {
 	redis := protocoltest.StartRedis(t, "--cluster-enabled", "yes", "--cluster-port", protocoltest.FreePort(t),
 		"--cluster-announce-ip", "10.0.0.1", "--cluster-announce-port", "6379", "--cluster-announce-bus-port", "7379")
@@ -40,7 +40,7 @@ func TestDifferentialCluster(t *testing.T) {
 	}
 }
 
-// maskCluster replaces IDs and counters, which differ rightly.
+// maskCluster replaces IDs and counters, which may differ.
 func maskCluster(lines []string) string {
 	text := strings.Join(lines, "\n")
 	for _, mask := range []struct{ pattern, with string }{
@@ -55,9 +55,9 @@ func maskCluster(lines []string) string {
 	return text
 }
 
-// TestDifferentialSentinel sends the lines of testdata/differential_sentinel to one of two redis-sentinels,
-// which watch a master and a replica, and to a node of two by its port for Sentinel's clients. It requires
-// the same bytes but for addresses, IDs and times.
+// TestDifferentialSentinel sends the conversations of testdata/differential_sentinel to one of two Sentinels that watch
+// a master and a replica, and to the port for Sentinel's clients in a cluster of two nodes. It requires the same
+// replies except for addresses, IDs, times and settings.
 func TestDifferentialSentinel(t *testing.T) {
 	redis := startSentinels(t)
 	cl := newCluster()
@@ -80,7 +80,8 @@ func TestDifferentialSentinel(t *testing.T) {
 	}
 }
 
-// startSentinels starts the two Sentinels and what they watch, and waits until they know of each other.
+// startSentinels starts a master, a replica and two Sentinels that watch them. It waits until the Sentinels have found
+// each other, and returns the socket of the second.
 func startSentinels(t *testing.T) (socket string) {
 	says := func(socket, words, has string) {
 		require.Eventually(t, func() bool {
@@ -103,7 +104,7 @@ func startSentinels(t *testing.T) (socket string) {
 	return socket
 }
 
-// maskSentinel replaces addresses, IDs, times and settings, which differ rightly.
+// maskSentinel replaces addresses, IDs, times and settings, which may differ.
 func maskSentinel(lines []string) string {
 	text := strings.Join(lines, "\n")
 	for _, mask := range []struct{ pattern, with string }{

@@ -17,10 +17,10 @@ import (
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
-// TestDifferential sends the same conversations to Redis and to this package, and requires the same
-// bytes. Each conversation, a paragraph of testdata/differential or testdata/differential_libraries,
-// is sent at once: "! text" as raw text, any other line as a command. If the first line is
-// "# password", the server has a password.
+// TestDifferential sends the conversations of testdata/differential and testdata/differential_libraries to Redis and to
+// this package, and requires the same replies. A conversation is a paragraph of the file, and is sent in one write: a
+// line "! text" is quoted bytes, any other line is a command. If the first line is "# password", both servers require a
+// password.
 func TestDifferential(t *testing.T) {
 	text := protocoltest.ReadFile(t, "testdata/differential") + "\n\n" +
 		protocoltest.ReadFile(t, "testdata/differential_libraries")
@@ -41,12 +41,13 @@ func TestDifferential(t *testing.T) {
 	}
 }
 
-// TestDifferentialUsers is TestDifferential with the users of testdata/users.acl.
+// TestDifferentialUsers is TestDifferential for the conversations of testdata/differential_acl, with the users of
+// testdata/users.acl.
 func TestDifferentialUsers(t *testing.T) {
 	text := protocoltest.ReadFile(t, "testdata/differential_acl")
 	rules := protocoltest.ReadFile(t, "testdata/users.acl")
 	file := filepath.Join(t.TempDir(), "users.acl")
-	_, plain, _ := strings.Cut(rules, "\n") // Redis knows no notes
+	_, plain, _ := strings.Cut(rules, "\n") // the first line is a comment, which Redis does not accept
 	require.NoError(t, os.WriteFile(file, []byte(plain), 0o600))
 	redis := protocoltest.StartRedis(t, "--aclfile", file)
 	users := &fileUsers{file: file}
@@ -61,7 +62,7 @@ func TestDifferentialUsers(t *testing.T) {
 	}
 }
 
-// conversationBytes is a client's input in a conversation.
+// conversationBytes returns the lines of a conversation without comments, and the bytes that the client sends.
 func conversationBytes(t *testing.T, conversation string) (lines []string, sent []byte) {
 	for line := range strings.Lines(conversation) {
 		line = strings.TrimSuffix(line, "\n")
@@ -80,7 +81,7 @@ func conversationBytes(t *testing.T, conversation string) (lines []string, sent 
 	return lines, sent
 }
 
-// converse sends everything, and returns all replies.
+// converse sends the bytes and an ECHO on a new connection, closes the sending side, and returns all replies.
 func converse(t *testing.T, network, addr string, sent []byte) []string {
 	nc, err := net.Dial(network, addr)
 	require.NoError(t, err)
@@ -89,8 +90,7 @@ func converse(t *testing.T, network, addr string, sent []byte) []string {
 	require.NoError(t, err)
 	require.NoError(t, nc.(interface{ CloseWrite() error }).CloseWrite())
 	require.NoError(t, nc.SetReadDeadline(time.Now().Add(10*time.Second)))
-	// A server that closes with bytes unread resets the connection, so replies that arrived before
-	// count.
+	// A server that closes a connection with unread input resets it. The replies that arrived before the reset count.
 	got, _ := io.ReadAll(nc)
 	lines := show(string(got))
 	for i, line := range lines {
@@ -99,7 +99,7 @@ func converse(t *testing.T, network, addr string, sent []byte) []string {
 	return lines
 }
 
-// different are the places where the two may differ: in the replies to HELLO and ACL LOG.
+// different matches the fields of the replies to HELLO and ACL LOG that may differ.
 var different = regexp.MustCompile(`("version"|"id"|"age-seconds"|"client-info") ("[^"]*"|:\d+)`)
 
 // startTCP serves on a loopback port until the test ends.
@@ -110,11 +110,11 @@ func startTCP(t testing.TB, cfg Config) string {
 	return ln.Addr().String()
 }
 
-// TestDifferentialBlocking plays conversations of several clients, the paragraphs of
-// testdata/differential_blocking, on Redis and on this package. After each line all clients must have been
-// sent the same. Two things are as in Redis 7.2 and later, and not compared: a client that waits for several
-// keys is served from the first in the order of the command, where 7.0 takes the key that was written first;
-// a time-out that is too large is out of range, where 7.0 calls it negative.
+// TestDifferentialBlocking plays the conversations of testdata/differential_blocking, each with several clients, on
+// Redis and on this package. After each line, every client must have received the same bytes from both. Two cases
+// follow Redis 7.2, and are not compared with 7.0. A client that waits for several keys is served from the first of
+// them in the order of the command; 7.0 takes the key that was written first. A timeout that is too large is out of
+// range; 7.0 calls it negative.
 func TestDifferentialBlocking(t *testing.T) {
 	text := protocoltest.ReadFile(t, "testdata/differential_blocking")
 	redis := protocoltest.StartRedis(t)
@@ -134,7 +134,7 @@ func TestDifferentialBlocking(t *testing.T) {
 				for _, each := range clientNames {
 					least := 0
 					if each == name && strings.Contains(command, "0.01") {
-						least = 1 // the end of its time
+						least = 1 // the reply at the timeout
 					}
 					want := theirs.hear(each, least)
 					got := ours.hear(each, len(want))
@@ -148,7 +148,7 @@ func TestDifferentialBlocking(t *testing.T) {
 	}
 }
 
-// startTicking serves on a loopback port with a cluster whose time goes on by itself.
+// startTicking serves on a loopback port until the test ends, with a cluster that applies due timers every millisecond.
 func startTicking(t *testing.T) string {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -165,11 +165,11 @@ func startTicking(t *testing.T) string {
 
 var clientNames = []string{"a", "b", "c", "d"}
 
-// party is clients of one server.
+// party has a connection to one server for each name in clientNames.
 type party struct {
 	t       *testing.T
 	clients map[string]net.Conn
-	after   net.Conn // says nothing but PING
+	after   net.Conn // sends PING only
 }
 
 func newParty(t *testing.T, network, addr string) *party {
@@ -187,8 +187,9 @@ func newParty(t *testing.T, network, addr string) *party {
 	return p
 }
 
-// say sends a command. Redis has run the command then, and sent what all clients get: it does both in each turn of its
-// loop, and of two PINGs the second comes a turn later.
+// say sends a command, and returns when Redis has run it and has written the output to all clients. Redis does both in
+// each iteration of its event loop, and it answers the second of two PINGs an iteration after the first. The reply to
+// FLUSHALL is dropped.
 func (p *party) say(name string, words ...string) {
 	_, err := p.clients[name].Write(command(words...))
 	require.NoError(p.t, err)
@@ -203,7 +204,8 @@ func (p *party) say(name string, words ...string) {
 	}
 }
 
-// hear returns what a client is sent: at least so many bytes, and what comes within a moment.
+// hear returns what a client receives. It waits up to 5 seconds for the first least bytes, and then until nothing has
+// arrived for 15 milliseconds.
 func (p *party) hear(name string, least int) string {
 	nc, got := p.clients[name], make([]byte, 0, 1<<10)
 	for {

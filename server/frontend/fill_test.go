@@ -13,10 +13,10 @@ import (
 	"github.com/holdfast/holdfast/server/pubsub"
 )
 
-// Several connections together fill what all clients share. A bystander goes on meanwhile, and everything is given
-// back when the connections have ended.
+// In these tests several connections use up a resource that all clients share. Another client must be served meanwhile,
+// and the resource must be free again after the connections have ended.
 
-// requireServed requires that a client may write, read and lock.
+// requireServed requires that the client can write, read, and acquire and release a lock.
 func (c *testClient) requireServed() {
 	c.t.Helper()
 	require.Equal(c.t, "+OK\r\n", answer(c, "SET", "bystander", "v"))
@@ -25,7 +25,7 @@ func (c *testClient) requireServed() {
 	require.Equal(c.t, ":0\r\n", answer(c, "LOCK.RELEASE", "bystander's", "me"))
 }
 
-// requireInfo requires lines of INFO.
+// requireInfo requires that the reply to INFO has the lines.
 func (c *testClient) requireInfo(lines ...string) {
 	c.t.Helper()
 	info := answer(c, "INFO", "everything")
@@ -34,7 +34,7 @@ func (c *testClient) requireInfo(lines ...string) {
 	}
 }
 
-// dialMany are new clients.
+// dialMany connects n clients.
 func (s *testServer) dialMany(n int) []*testClient {
 	clients := make([]*testClient, n)
 	for i := range clients {
@@ -44,7 +44,8 @@ func (s *testServer) dialMany(n int) []*testClient {
 	return clients
 }
 
-// leave ends clients: each second one is killed by another client, the others hang up.
+// leave ends the connections of clients: CLIENT KILL closes every second one, and the others disconnect. first is the
+// ID of the first client.
 func leave(by *testClient, first int, clients []*testClient) {
 	for i, c := range clients {
 		if i%2 == 0 {
@@ -56,15 +57,15 @@ func leave(by *testClient, first int, clients []*testClient) {
 	settle()
 }
 
-// requireEmpty requires that the only client left is a client that holds nothing.
+// requireEmpty requires that one connection is left, and that it uses no more memory than an idle one.
 func (s *testServer) requireEmpty() {
 	s.t.Helper()
 	require.Equal(s.t, 1, s.clientCount())
 	require.Equal(s.t, int64(connBytes), s.memory.total.Load())
 }
 
-// TestFillOfSubscriptions: each connection is far below its own limit. All together are bounded, and the connection
-// that holds most makes room.
+// TestFillOfSubscriptions shows that the subscriptions of all connections together are bounded, even if each connection
+// is far below its own limit. The connection with the most memory is evicted.
 func TestFillOfSubscriptions(t *testing.T) {
 	for kind, verb := range []string{"SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE"} {
 		t.Run(verb, func(t *testing.T) {
@@ -98,7 +99,8 @@ func TestFillOfSubscriptions(t *testing.T) {
 	}
 }
 
-// TestFillOfPrefixes: the prefixes of all clients that track by BCAST count together.
+// TestFillOfPrefixes shows that the prefixes of all clients with BCAST tracking count toward the memory of all clients,
+// and that clients are evicted beyond its limit.
 func TestFillOfPrefixes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const limit = 1 << 20
@@ -126,8 +128,8 @@ func TestFillOfPrefixes(t *testing.T) {
 	})
 }
 
-// TestFillOfPrefixLengths: the lengths of the prefixes of all clients together are bounded. A length is free again
-// when the last client with such a prefix has gone.
+// TestFillOfPrefixLengths shows that the number of different prefix lengths of all clients together is bounded. A
+// length is free again after the last client with such a prefix has disconnected.
 func TestFillOfPrefixLengths(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
 		good := s.dial()
@@ -159,8 +161,9 @@ func TestFillOfPrefixLengths(t *testing.T) {
 	})
 }
 
-// TestFillOfWaiters: clients wait until the seats of the cluster are taken. One more is told so, and waits when the
-// others have gone. A name that stands in a request often counts each time, so few clients take many seats.
+// TestFillOfWaiters shows that the number of keys for which all clients together wait is bounded. A client beyond the
+// bound gets TRYAGAIN, and can wait after the others have disconnected. If a request names a key several times, the key
+// counts each time, so a few clients reach the bound.
 func TestFillOfWaiters(t *testing.T) {
 	protocoltest.SkipShort(t, "fills a limit")
 	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
@@ -200,7 +203,8 @@ func TestFillOfWaiters(t *testing.T) {
 	})
 }
 
-// TestFillOfLockQueues: many clients wait for locks. When they have gone nothing waits, and no grant is lost to them.
+// TestFillOfLockQueues shows that after many clients that waited for a lock have disconnected, no waiter is left, and
+// the lock is granted to the next client that requests it.
 func TestFillOfLockQueues(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
 		good := s.dial()
@@ -220,8 +224,9 @@ func TestFillOfLockQueues(t *testing.T) {
 	})
 }
 
-// TestFillOfMessages: subscribers that do not read are each below the limits of a subscriber. What waits for all
-// together is bounded, the client for which most waits makes room, and a subscriber that reads hears everything.
+// TestFillOfMessages shows that the messages for all clients together are bounded, even if each subscriber that does
+// not read is below the limits of a subscriber. The client with the most unread messages is evicted, and a subscriber
+// that reads receives every message.
 func TestFillOfMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const limit, size = 4 << 20, 100_000

@@ -17,7 +17,8 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// TestEveryLocalRowIsBoundOnce walks the table and the handlers.
+// TestEveryLocalRowIsBoundOnce shows that each command that the node runs itself has exactly one handler, and that the
+// kind of each handler fits the route of its command. A container has no handler, since only its subcommands run.
 func TestEveryLocalRowIsBoundOnce(t *testing.T) {
 	families := handlerFamilies()
 	bound := make(map[string]int)
@@ -36,7 +37,7 @@ func TestEveryLocalRowIsBoundOnce(t *testing.T) {
 				continue
 			}
 			require.NotEqual(t, l.run == nil, l.reply == nil, "%s has to have either run or reply", name)
-			// WATCH reads the state, but the client's reply is made here.
+			// WATCH reads the state, but this package makes the reply.
 			require.True(t, row.Route == protocol.Local || name == "watch", "%s is bound and its row is not Local", name)
 		}
 	}
@@ -56,7 +57,7 @@ func TestEveryLocalRowIsBoundOnce(t *testing.T) {
 	}
 }
 
-// rowNamed finds a row in the tables of all ports.
+// rowNamed returns the command of that name in the tables of all ports, or nil.
 func rowNamed(name string) *protocol.Command {
 	for _, table := range tables() {
 		for c := range table.All() {
@@ -68,8 +69,8 @@ func rowNamed(name string) *protocol.Command {
 	return nil
 }
 
-// TestCommandsOfLaterVersions: a cluster refuses them by name, before anything is proposed, in transactions and
-// scripts, too.
+// TestCommandsOfLaterVersions shows that a cluster of an earlier entry version refuses a command by its name before
+// anything is proposed, also in transactions and scripts.
 func TestCommandsOfLaterVersions(t *testing.T) {
 	write, read := rowNamed("setrange"), rowNamed("strlen")
 	write.LogVersion, read.LogVersion = protocol.EntryVersion+1, protocol.EntryVersion+1
@@ -96,7 +97,7 @@ func TestCommandsOfLaterVersions(t *testing.T) {
 	})
 }
 
-// startLogged starts a server that logs forced breaks, and returns what it has logged.
+// startLogged starts a server that logs forced breaks, and returns its log.
 func startLogged(t *testing.T) (*testServer, *bytes.Buffer) {
 	t.Helper()
 	s, lines := start(t, Config{}, newCluster()), &bytes.Buffer{}
@@ -105,14 +106,15 @@ func startLogged(t *testing.T) (*testServer, *bytes.Buffer) {
 	return s, lines
 }
 
-// of is what a line says of a hold in [TestForcedBreaksAreLogged].
+// of returns the attributes that a log line of [TestForcedBreaksAreLogged] has for a hold.
 func of(key string, fence int) string {
 	since := "2000-01-01T00:00:0" + strconv.Itoa(max(0, fence-2)) + "Z"
 	return fmt.Sprintf(`key=%s owner=me fence=%d since=%s holder=n1/1 note="run 7" `, key, fence, since)
 }
 
-// TestForcedBreaksAreLogged: who took locks away, from where, and from whom: one line a hold that ends at once, also
-// from a transaction and a script, and none where no lock was taken away.
+// TestForcedBreaksAreLogged shows that a command that breaks locks by force is logged with its client, also from a
+// transaction or a script. There is one line for each hold that ends at once, and one line for FLUSHDB and FLUSHALL. A
+// command that breaks no lock is not logged.
 func TestForcedBreaksAreLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, lines := startLogged(t)
@@ -177,7 +179,8 @@ func TestForcedBreaksAreLogged(t *testing.T) {
 	})
 }
 
-// TestForcedBreakOfManyHolds: of many holds the first ten are named, and all are counted.
+// TestForcedBreakOfManyHolds shows that if a command ends many holds, the first ten are logged, each with the count of
+// all.
 func TestForcedBreakOfManyHolds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, lines := startLogged(t)
@@ -192,7 +195,8 @@ func TestForcedBreakOfManyHolds(t *testing.T) {
 	})
 }
 
-// TestForcedBreaksAreFewLines: a client that breaks lock after lock does not fill the log.
+// TestForcedBreaksAreFewLines shows that a client that breaks many locks cannot fill the log. Lines are limited in rate
+// and length, and a later line has the number of breaks that were not logged.
 func TestForcedBreaksAreFewLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, lines := startLogged(t)
@@ -223,7 +227,8 @@ func TestForcedBreaksAreFewLines(t *testing.T) {
 	})
 }
 
-// TestOptionsOfLaterVersions: a cluster refuses them by name, as commands, and takes the same words as values.
+// TestOptionsOfLaterVersions shows that a cluster of an earlier entry version refuses an option by its name, as it
+// refuses such commands. The same word is accepted as a value.
 func TestOptionsOfLaterVersions(t *testing.T) {
 	later := func(command, name string) {
 		args := rowNamed(command).Args

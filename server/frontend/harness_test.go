@@ -24,45 +24,45 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// cluster is a Backend over a single state machine, which never fails unless a test says so.
+// cluster is a Backend with a single state machine. It fails only if a test sets fail or uncertain.
 type cluster struct {
 	machine fsm.Machine
 	version byte // of the entries
 	started time.Time
 
 	mu sync.Mutex
-	// batches are the executed batches with their replies, awaited the arguments of AwaitApplied.
+	// awaited has the arguments of AwaitApplied, and batches the executed batches with their replies.
 	awaited []uint64
-	// lag is how long AwaitApplied takes.
+	// lag is the duration of AwaitApplied.
 	lag     time.Duration
 	batches []replica.Batch
 	seq     uint64
-	// fail, when set, is the result of Execute.
+	// fail, if set, is the result of Execute.
 	fail error
-	// uncertain, when set, is the result of the next batch of a client, which is applied nevertheless.
+	// uncertain, if set, is the result of the next batch that goes through the log. The batch is applied nevertheless.
 	uncertain error
-	// gate, when set, holds up Execute until it is closed.
+	// gate, if set, blocks Execute until it is closed.
 	gate chan struct{}
-	// diskFull is the result of DiskFull, and in the entries.
+	// diskFull is the result of DiskFull, and is written to the entries.
 	diskFull atomic.Bool
 
 	hub    *pubsub.Hub
 	caches *tracking.Table
-	// monitors are told the events of calls.
+	// monitors gets the events of the state machine.
 	monitors *observe.Monitors
 	status   replica.Status
 	acks     int
-	// watchers and lead are WatchLeadership's.
+	// lead is the current leadership, and watchers are called when it changes.
 	watchers []func(replica.Leadership, []replica.Member)
 	lead     replica.Leadership
 	clients  *sessions.Clients
-	// onForced, when set, is told of locks that were broken.
+	// onForced, if set, is called with the event of a forced break.
 	onForced func(*event.Event)
 }
 
 func newCluster() *cluster { return newClusterOf(protocol.EntryVersion) }
 
-// newClusterOf is [newCluster] with a version.
+// newClusterOf is [newCluster] with the version of the entries.
 func newClusterOf(version byte) *cluster {
 	cl := &cluster{
 		version:  version,
@@ -96,7 +96,7 @@ func newClusterOf(version byte) *cluster {
 	return cl
 }
 
-// here is the node of a cluster.
+// here is the incarnation of the cluster's node.
 var here = protocol.Incarnation{Node: "n1", Epoch: 1}
 
 func (cl *cluster) Compile(source string) error { return cl.machine.Compile(source) }
@@ -119,7 +119,7 @@ func (cl *cluster) StockWaiters(db int, key string) []fsm.StockWaiter {
 	return cl.machine.StockWaiters(db, key)
 }
 
-// tick has cluster time come to now, if something is due.
+// tick applies empty entries with the current time while a timer is due.
 func (cl *cluster) tick() {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
@@ -134,9 +134,9 @@ func (cl *cluster) tick() {
 
 func member(n string) replica.Member {
 	host := "10.0.0." + n
-	// n3 runs a release that does not say its name.
+	// n3 runs a release that does not report its version.
 	releases := map[string]string{"1": protocol.HoldfastVersion, "2": "0.0.9"}
-	const next = protocol.EntryVersion + 1 // of a release to come
+	const next = protocol.EntryVersion + 1 // of a later release
 	versions := map[string]uint64{"1": next, "2": next, "3": protocol.OldestEntryVersion}
 	holds := map[string]uint64{"2": protocol.OldestEntryVersion}
 	return replica.Member{
@@ -147,8 +147,7 @@ func member(n string) replica.Member {
 	}
 }
 
-// twoFollowers are a follower that has an entry beyond the committed ones, and a follower that is
-// behind.
+// twoFollowers returns a follower that has an uncommitted entry, and a follower that lags behind.
 func twoFollowers() []replica.Follower {
 	return []replica.Follower{
 		{Member: member("2"), LogIndex: 43, Silent: 20 * time.Millisecond},
@@ -164,7 +163,7 @@ func (cl *cluster) Execute(u *replica.Batch) error {
 		<-gate
 	}
 	if fail != nil {
-		u.Number = 1 << 40 // it was proposed, and never applied
+		u.Number = 1 << 40 // the batch was proposed, and is never applied
 		return fail
 	}
 	if u.Census {
@@ -246,7 +245,7 @@ func (cl *cluster) WatchLeadership(f func(replica.Leadership, []replica.Member))
 	f(cl.lead, cl.status.Members)
 }
 
-// elect makes a member the leader; none: there is none any more.
+// elect makes m the leader, and calls the watchers. The zero Member means that there is no leader.
 func (cl *cluster) elect(m replica.Member) {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
@@ -259,7 +258,7 @@ func (cl *cluster) elect(m replica.Member) {
 	}
 }
 
-// settle waits until what the state machine has told was posted to the clients.
+// settle waits until the events of the state machine have been posted to the clients.
 func (cl *cluster) settle() {
 	cl.hub.Settle()
 	cl.caches.Settle()
@@ -330,7 +329,7 @@ func (s *sink) Events(events []event.Event) {
 	}
 }
 
-// memListener hands out one side of net.Pipe.
+// memListener accepts one end of a net.Pipe for each dial.
 type memListener struct {
 	conns chan net.Conn
 	once  sync.Once
@@ -381,7 +380,7 @@ type testServer struct {
 	stop    func()
 }
 
-// start serves in memory until the test ends.
+// start starts a server on an in-memory listener. The server stops when the test ends.
 func start(t testing.TB, cfg Config, cl *cluster) *testServer {
 	t.Helper()
 	ln := newMemListener()
@@ -390,7 +389,7 @@ func start(t testing.TB, cfg Config, cl *cluster) *testServer {
 	return s
 }
 
-// inBubble has a test look at a server in virtual time.
+// inBubble runs a test in virtual time, with a server.
 func inBubble(t *testing.T, cfg Config, test func(t *testing.T, s *testServer)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { test(t, start(t, cfg, newCluster())) })
@@ -404,7 +403,7 @@ func startOn(t testing.TB, cfg Config, cl *cluster, ln net.Listener) *testServer
 	return s
 }
 
-// startOver serves with any backend.
+// startOver starts a server with the given backend.
 func startOver(t testing.TB, cfg Config, backend Backend, ln net.Listener) *testServer {
 	t.Helper()
 	cfg.Logger = slog.New(failOnPanic{t})
@@ -428,7 +427,7 @@ func startOver(t testing.TB, cfg Config, backend Backend, ln net.Listener) *test
 	return s
 }
 
-// serveSentinel has later clients come through a port for Sentinel's clients.
+// serveSentinel serves the port for Sentinel's clients. From then on, dial connects to this port.
 func (s *testServer) serveSentinel() {
 	s.ln = newMemListener()
 	s.serveSentinelOn(s.ln)
@@ -454,7 +453,7 @@ func (s *Server) serveOne(ctx context.Context, nc net.Conn) {
 	all.Wait()
 }
 
-// failOnPanic is a log handler that fails the test when a connection panicked.
+// failOnPanic is a log handler that fails the test if a connection has panicked.
 type failOnPanic struct{ t testing.TB }
 
 func (h failOnPanic) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelError }
@@ -471,7 +470,7 @@ func (h failOnPanic) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// testClient keeps what the server sends until it is taken.
+// testClient collects what the server sends, until take returns it.
 type testClient struct {
 	t  testing.TB
 	nc net.Conn
@@ -504,7 +503,7 @@ func (c *testClient) readAll() {
 	}
 }
 
-// take returns what has arrived, and whether the server has closed.
+// take returns what has arrived since the last call, and whether the server has closed the connection.
 func (c *testClient) take() (got string, closed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -512,20 +511,20 @@ func (c *testClient) take() (got string, closed bool) {
 	return got, c.closed
 }
 
-// send writes; a server that closes meanwhile is not an error.
+// send writes b. The server may close the connection meanwhile.
 func (c *testClient) send(b []byte) {
 	if _, err := c.nc.Write(b); err != nil && !errors.Is(err, io.ErrClosedPipe) {
 		require.NoError(c.t, err)
 	}
 }
 
-// deliver sends, and returns when the server has done what it can.
+// deliver sends b, and returns when the server is idle.
 func (c *testClient) deliver(b []byte) {
 	c.send(b)
 	settle()
 }
 
-// command is a command as clients send it.
+// command returns a command in RESP, as clients send it.
 func command(words ...string) []byte {
 	return protocol.Strings(words...).AppendTo(nil, protocol.RESP2)
 }

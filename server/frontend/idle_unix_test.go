@@ -14,11 +14,10 @@ import (
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
-// maxIdleBytes bounds the memory of an idle connection, with its goroutine's stack.
+// maxIdleBytes bounds the memory of an idle connection, including its goroutine's stack.
 const maxIdleBytes = 12 << 10
 
-// TestIdleConnections measures what idle connections cost after each has run a
-// few commands.
+// TestIdleConnections shows that an idle connection that has run a few commands uses less than maxIdleBytes.
 func TestIdleConnections(t *testing.T) {
 	protocoltest.SkipShort(t, "opens a thousand sockets")
 	heap, stacks := idleBytes(t, 1000)
@@ -26,7 +25,7 @@ func TestIdleConnections(t *testing.T) {
 	require.Less(t, heap+stacks, maxIdleBytes)
 }
 
-// BenchmarkIdleConnections reports the same for ten thousand, or as many as may be open.
+// BenchmarkIdleConnections reports the memory of each of 10,000 idle connections, or of as many as may be open.
 func BenchmarkIdleConnections(b *testing.B) {
 	var files syscall.Rlimit
 	require.NoError(b, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files))
@@ -39,8 +38,8 @@ func BenchmarkIdleConnections(b *testing.B) {
 	}
 }
 
-// idleBytes opens n connections and returns the cost of each. The clients are bare sockets, so that
-// the heap has no memory of clients.
+// idleBytes opens n connections, and returns the bytes of heap and stack of each. The clients are bare sockets, which
+// use no heap.
 func idleBytes(t testing.TB, n int) (heap, stacks int) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -67,7 +66,7 @@ func idleBytes(t testing.TB, n int) (heap, stacks int) {
 	return (heap1 - heap0) / n, (stacks1 - stacks0) / n
 }
 
-// memory is the memory in use, after the collector has shrunk stacks and emptied pools.
+// memory returns the bytes of heap and stack in use, after collections have emptied the pools and shrunk the stacks.
 func memory() (heap, stacks int) {
 	for range 4 {
 		runtime.GC()

@@ -19,7 +19,7 @@ import (
 	"github.com/holdfast/holdfast/server/replica"
 )
 
-// infoFields asks for INFO and returns its fields.
+// infoFields sends INFO, and returns the fields of the reply.
 func infoFields(t *testing.T, c *testClient, sections ...string) map[string]string {
 	got := answer(c, append([]string{"INFO"}, sections...)...)
 	_, text, _ := strings.Cut(got, "\r\n")
@@ -37,7 +37,7 @@ func infoFields(t *testing.T, c *testClient, sections ...string) map[string]stri
 	return fields
 }
 
-// TestInfoHasWhatClientsParse names the fields that some client library reads.
+// TestInfoHasWhatClientsParse shows that INFO has the fields that client libraries read.
 func TestInfoHasWhatClientsParse(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
 		c := s.dial()
@@ -62,7 +62,8 @@ func TestInfoHasWhatClientsParse(t *testing.T) {
 	})
 }
 
-// INFO waits for the writes of its own connection, and for no others.
+// TestInfoWaitsForOwnWrites shows that INFO waits until this node has applied the writes of the same connection, and
+// does not wait for writes of others. A client thus finds its own writes in the counts.
 func TestInfoWaitsForOwnWrites(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
 		cl := s.cluster
@@ -79,7 +80,8 @@ func TestInfoWaitsForOwnWrites(t *testing.T) {
 	})
 }
 
-// INFO of the leader shows followers that make no progress, beside followers that answer.
+// TestInfoShowsStalledFollowers shows that INFO of the leader lists the followers that make no progress, besides those
+// that answer.
 func TestInfoShowsStalledFollowers(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
 		cl := s.cluster
@@ -109,8 +111,8 @@ func TestInfoCounts(t *testing.T) {
 	})
 }
 
-// TestClientsSeeEachOther: connections list, kill and reset each other while working, under the
-// race detector.
+// TestClientsSeeEachOther has connections list and kill each other while they run commands, so that the race detector
+// finds unsynchronized access.
 func TestClientsSeeEachOther(t *testing.T) {
 	s := start(t, Config{}, newCluster())
 	var all sync.WaitGroup
@@ -150,7 +152,7 @@ func TestClientsSeeEachOther(t *testing.T) {
 	require.Zero(t, s.clientCount())
 }
 
-// TestTimeoutsDoNotWrapAround: the longest timeout is not read as a negative one.
+// TestTimeoutsDoNotWrapAround shows that the longest timeouts in milliseconds do not become negative durations.
 func TestTimeoutsDoNotWrapAround(t *testing.T) {
 	for _, millis := range []string{"9223372036854775807", "9223372036855", "9223372036854"} {
 		d, _, refused := parseTimeout([]byte(millis))
@@ -159,7 +161,8 @@ func TestTimeoutsDoNotWrapAround(t *testing.T) {
 	}
 }
 
-// TestKillByAddressOfThisSide: over TCP the two sides of a connection have different addresses.
+// TestKillByAddressOfThisSide shows that LADDR of CLIENT KILL is the server's address of a connection, and not the
+// client's. Over TCP the two differ.
 func TestKillByAddressOfThisSide(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -178,13 +181,13 @@ func TestKillByAddressOfThisSide(t *testing.T) {
 	two, err := net.Dial("tcp", ln.Addr().String())
 	require.NoError(t, err)
 	defer two.Close()
-	require.Equal(t, "$1\r\n", ask(two, "ECHO", "x")) // the connection is admitted
+	require.Equal(t, "$1\r\n", ask(two, "ECHO", "x")) // the server has admitted the connection
 	require.Equal(t, ":0\r\n", ask(one, "CLIENT", "KILL", "LADDR", two.LocalAddr().String()))
 	require.Equal(t, ":1\r\n", ask(one, "CLIENT", "KILL", "LADDR", ln.Addr().String()))
 }
 
-// TestInfoHasWhatToolsRead: the lines that redis-cli --stat, RedisInsight and redis_exporter read are there, with
-// numbers.
+// TestInfoHasWhatToolsRead shows that INFO has the fields that redis-cli --stat, RedisInsight and redis_exporter read,
+// and that they are numbers.
 func TestInfoHasWhatToolsRead(t *testing.T) {
 	inBubble(t, Config{Memory: Memory{MachineBytes: 8 << 30}}, func(t *testing.T, s *testServer) {
 		c := s.dial()
@@ -222,8 +225,8 @@ func TestInfoHasWhatToolsRead(t *testing.T) {
 	})
 }
 
-// TestCommandsCountInRates: INFO tells the commands and bytes per second of late, of commands of the cluster and of the
-// node alone.
+// TestCommandsCountInRates shows that the rates of INFO include the commands of the cluster and those that the node
+// runs alone.
 func TestCommandsCountInRates(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
 		c := s.dial()
@@ -243,7 +246,7 @@ func TestCommandsCountInRates(t *testing.T) {
 	})
 }
 
-// TestInfoMemory: INFO shows the limit and the used memory in Redis's fields.
+// TestInfoMemory shows that INFO has the limit and the used memory of the state in Redis's fields.
 func TestInfoMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		backend := newCluster()
@@ -260,7 +263,8 @@ func TestInfoMemory(t *testing.T) {
 	})
 }
 
-// TestConfigGetFindsWhatWasSet: the setting is state, so a client's own write is waited for.
+// TestConfigGetFindsWhatWasSet shows that CONFIG GET of a setting in the replicated state waits for the client's own
+// CONFIG SET, and that CONFIG GET of other settings does not wait.
 func TestConfigGetFindsWhatWasSet(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
 		cl := s.cluster

@@ -20,7 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// silent is a client that sends and never reads.
+// silent connects a client that reads nothing unless the test does.
 func (s *testServer) silent() net.Conn {
 	nc, err := s.ln.dial()
 	require.NoError(s.t, err)
@@ -28,8 +28,8 @@ func (s *testServer) silent() net.Conn {
 	return nc
 }
 
-// TestSlowReader: a client that does not read its replies is cut off, the sooner the more is
-// unread. Other clients notice nothing.
+// TestSlowReader shows that a client that does not read its replies is disconnected: after 30 seconds, or after one
+// second if more than MaxOutputBytes are unread. Other clients are served meanwhile.
 func TestSlowReader(t *testing.T) {
 	for _, test := range []struct {
 		name    string
@@ -56,7 +56,7 @@ func TestSlowReader(t *testing.T) {
 				}
 				took := time.Since(began)
 				require.GreaterOrEqual(t, took, test.at)
-				// The deadline of a write lies between one and two graces ahead.
+				// The client is disconnected at the end of a write deadline, which may be a little later.
 				require.Less(t, took, test.at+3*time.Second)
 				settle()
 				require.Equal(t, 1, s.clientCount())
@@ -65,7 +65,8 @@ func TestSlowReader(t *testing.T) {
 	}
 }
 
-// TestSlowButSteadyReader: a client that reads slowly is served all the same.
+// TestSlowButSteadyReader shows that a client that reads slowly but steadily is not disconnected, although more than
+// MaxOutputBytes are unread.
 func TestSlowButSteadyReader(t *testing.T) {
 	inBubble(t, Config{Limits: Limits{MaxOutputBytes: 500_000}}, func(t *testing.T, s *testServer) {
 		c := s.dial()
@@ -83,8 +84,8 @@ func TestSlowButSteadyReader(t *testing.T) {
 	})
 }
 
-// TestDrain: at shutdown commands in flight are answered, idle clients are disconnected at once,
-// and new clients are refused.
+// TestDrain shows that at shutdown running commands are answered, clients that are idle or have sent half a command are
+// disconnected at once, and new clients are refused. WAIT ends at once.
 func TestDrain(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
 		cl := s.cluster
@@ -122,8 +123,8 @@ func TestDrain(t *testing.T) {
 	})
 }
 
-// TestDrainEndsClientsThatHaveMore: commands in flight are answered, and the commands behind them
-// are not begun.
+// TestDrainEndsClientsThatHaveMore shows that at shutdown the running batch of a pipeline is answered, and the commands
+// after it do not run.
 func TestDrainEndsClientsThatHaveMore(t *testing.T) {
 	inBubble(t, Config{Limits: Limits{MaxPipeline: 2}}, func(t *testing.T, s *testServer) {
 		cl := s.cluster
@@ -141,8 +142,8 @@ func TestDrainEndsClientsThatHaveMore(t *testing.T) {
 	})
 }
 
-// TestRevokedRightsRunNothing: what a user sent before the rules changed does not run after that, a queue of MULTI
-// either.
+// TestRevokedRightsRunNothing shows that commands that a user has sent do not run after the user has lost rights, nor
+// does a queued transaction. The connection is closed.
 func TestRevokedRightsRunNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		users := &fileUsers{file: "testdata/users.acl"}
@@ -173,8 +174,8 @@ func TestRevokedRightsRunNothing(t *testing.T) {
 	})
 }
 
-// TestLoadRepliesBeforeItCloses: ACL LOAD answers the client whose own rights it takes, as in Redis. What the client
-// has sent behind it does not run.
+// TestLoadRepliesBeforeItCloses shows that ACL LOAD replies to its client even if the file revokes rights of the
+// client's user, as in Redis. Then all connections of the user are closed, and commands after ACL LOAD do not run.
 func TestLoadRepliesBeforeItCloses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		users := &fileUsers{file: "testdata/users.acl"}
@@ -197,8 +198,8 @@ func TestLoadRepliesBeforeItCloses(t *testing.T) {
 	})
 }
 
-// TestDrainIsBounded: commands that do not end in time are cut off, and Serve returns as soon as
-// the backend does.
+// TestDrainIsBounded shows that connections whose commands run longer than ShutdownTimeout are closed, and that Serve
+// returns once the backend has returned.
 func TestDrainIsBounded(t *testing.T) {
 	inBubble(t, Config{Timeouts: Timeouts{ShutdownTimeout: 3 * time.Second}}, func(t *testing.T, s *testServer) {
 		cl := s.cluster
@@ -222,7 +223,8 @@ func TestDrainIsBounded(t *testing.T) {
 	})
 }
 
-// TestNoLeaks: nothing is left of a connection, whatever the connection was doing at its end.
+// TestNoLeaks shows that nothing of a connection is left after the client has disconnected, whatever command it was
+// running.
 func TestNoLeaks(t *testing.T) {
 	inBubble(t, Config{Options: Options{Debug: true}}, func(t *testing.T, s *testServer) {
 		for _, line := range []string{
@@ -239,7 +241,7 @@ func TestNoLeaks(t *testing.T) {
 	})
 }
 
-// brokenListener fails now and then, like a listener without free descriptors.
+// brokenListener is a listener whose first calls of Accept fail, as if there were no free file descriptors.
 type brokenListener struct {
 	*memListener
 	failures int
@@ -265,7 +267,7 @@ func TestAcceptGoesOn(t *testing.T) {
 	})
 }
 
-// TestServeEndsWithItsListener: closing the listener from outside is an error.
+// TestServeEndsWithItsListener shows that Serve returns an error if its listener is closed by others.
 func TestServeEndsWithItsListener(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(Config{}, newCluster())
@@ -275,7 +277,7 @@ func TestServeEndsWithItsListener(t *testing.T) {
 	})
 }
 
-// TestPanicEndsOneConnection: a mistake in a command costs its sender the connection.
+// TestPanicEndsOneConnection shows that a panic in a command is logged, and ends only the connection of its client.
 func TestPanicEndsOneConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var logged strings.Builder
@@ -304,8 +306,7 @@ func TestPanicEndsOneConnection(t *testing.T) {
 	})
 }
 
-// TestLastReplyArrives: over TCP, a client that still sends gets the reply that
-// ends the connection.
+// TestLastReplyArrives shows that over TCP a client that is still sending receives the reply that ends the connection.
 func TestLastReplyArrives(t *testing.T) {
 	addr := startTCP(t, Config{})
 	nc, err := net.Dial("tcp", addr)
@@ -318,8 +319,8 @@ func TestLastReplyArrives(t *testing.T) {
 	require.Equal(t, "-ERR Protocol error: invalid bulk length\r\n", string(got))
 }
 
-// TestPipelineLargerThanAllBuffers: a client that sends everything before reading is served,
-// although there is no buffer between the two sides.
+// TestPipelineLargerThanAllBuffers shows that a client that sends its whole pipeline before it reads is served, even if
+// there is no buffer between the two sides.
 func TestPipelineLargerThanAllBuffers(t *testing.T) {
 	own, pool := certificate(t)
 	for _, encrypted := range []bool{false, true} {
@@ -347,8 +348,9 @@ func TestPipelineLargerThanAllBuffers(t *testing.T) {
 	}
 }
 
-// TestLastReplyIsTheEnd: behind the last reply nothing is left of the client. It takes its replies byte by byte here,
-// so the last one is on its way for as long as the test wants.
+// TestLastReplyIsTheEnd shows that before the last reply of a connection is written, the client is removed from all
+// answers to others: from the list of clients, subscriptions, sessions and tracking. The client does not read here, so
+// the last reply stays unwritten while the test asks.
 func TestLastReplyIsTheEnd(t *testing.T) {
 	quit, subscribe := command("QUIT"), [][]byte{command("SUBSCRIBE", "ch")}
 	for _, c := range []struct {
@@ -384,7 +386,7 @@ func TestLastReplyIsTheEnd(t *testing.T) {
 				other.send(command("CLIENT", "TRACKING", "ON", "REDIRECT", "1"))
 				answer(other, "GET", "k")
 				leaver.Write(c.end)
-				synctest.Wait() // the reply waits to be taken
+				synctest.Wait() // the client has not read the reply
 				got := answer(other, strings.Fields(c.ask)...)
 				require.True(t, strings.HasPrefix(got, c.want), "%q", got)
 				require.Contains(t, answer(other, "SET", "k", "1"), "tracking-redir-broken")
@@ -399,12 +401,12 @@ func TestLastReplyIsTheEnd(t *testing.T) {
 	}
 }
 
-// TestKilledClientIsGone: behind the reply of CLIENT KILL the client shows in no answer, though its connection may end
-// later.
+// TestKilledClientIsGone shows that after the reply of CLIENT KILL no answer has the killed client, even if its
+// connection has not ended yet.
 func TestKilledClientIsGone(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
 		victim, killer := s.silent(), s.dial()
-		go victim.Write(command("PING")) // its reply is never taken
+		go victim.Write(command("PING")) // its reply is never read
 		settle()
 		killer.send(slices.Concat(command("CLIENT", "KILL", "ID", "1"), command("CLIENT", "KILL", "ID", "1")))
 		killer.deliver(slices.Concat(command("CLIENT", "UNBLOCK", "1"), command("CLIENT", "ID")))

@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast/holdfast/server/acl"
 )
 
-// limitedUsers are users of a file, with quotas.
+// limitedUsers returns the users default, a and b, with quotas.
 func limitedUsers(t *testing.T, quotas string) *fileUsers {
 	users, err := acl.Parse("acl",
 		"user default on nopass ~* &* +@all\nuser a on >p ~* &* +@all\nuser b on >p ~* &* +@all\n")
@@ -27,7 +27,7 @@ func limitedUsers(t *testing.T, quotas string) *fileUsers {
 	return f
 }
 
-// pings sends PINGs in a pipeline, and waits for all replies.
+// pings sends n PINGs in a pipeline, and waits for the replies.
 func (c *testClient) pings(n int) {
 	c.send([]byte(strings.Repeat("PING\r\n", n)))
 	for got := ""; len(got) < n*len("+PONG\r\n"); {
@@ -38,7 +38,8 @@ func (c *testClient) pings(n int) {
 	}
 }
 
-// TestPace: a user's connections share the commands of a second, whoever sends more is slowed down, and others are not.
+// TestPace shows that the connections of a user share max-commands-per-second: a user who sends more is slowed down,
+// and others are not.
 func TestPace(t *testing.T) {
 	inBubble(t, Config{Users: limitedUsers(t, "user a max-commands-per-second 10")}, func(t *testing.T, s *testServer) {
 		defer s.stop()
@@ -48,7 +49,7 @@ func TestPace(t *testing.T) {
 			require.Equal(t, "+OK\r\n", answer(c, "AUTH", "a", "p"))
 		}
 		require.Equal(t, "+OK\r\n", answer(other, "AUTH", "b", "p"))
-		for range 8 { // and AUTH twice
+		for range 8 { // and two AUTH
 			one.pings(1)
 		}
 		require.Less(t, time.Since(began), 200*time.Millisecond)
@@ -86,8 +87,8 @@ func TestPaceIsBounded(t *testing.T) {
 	require.NotZero(t, p.take(now.Add(time.Hour), 1, 5))
 }
 
-// TestLimitsFollowTheFile: open connections have the limits of the file that is taken, and a user without a limit
-// leaves nothing behind.
+// TestLimitsFollowTheFile shows that new quotas apply to open connections, and that nothing is kept for a user who has
+// no limit or no connection any more.
 func TestLimitsFollowTheFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		users := limitedUsers(t, "user a max-commands-per-second 1")
@@ -117,7 +118,8 @@ func TestLimitsFollowTheFile(t *testing.T) {
 	})
 }
 
-// TestNamedBy: a certificate names a user who is there and is on, by one kind of name.
+// TestNamedBy shows that a certificate names a user only by the given kind of name, and only a user who exists and is
+// on. The first URI that names such a user counts.
 func TestNamedBy(t *testing.T) {
 	users, err := acl.Parse("acl", "user a on >p\nuser b off >p\nuser spiffe://x/a on >p\nuser spiffe://x/b on >p")
 	require.NoError(t, err)
@@ -150,7 +152,7 @@ func TestNamedBy(t *testing.T) {
 	}
 }
 
-// asks is a server that asks for a password; empty: for none.
+// asks returns users of whom the only one has the password, or nil if the server requires none.
 func asks(password string) Users {
 	if password == "" {
 		return nil
@@ -158,8 +160,9 @@ func asks(password string) Users {
 	return onlyUser{acl.Only(acl.PasswordOf(password))}
 }
 
-// TestFailedAuthIsLogged: who gives a wrong password is named once a second at most, with how many came meanwhile, and
-// never with the password.
+// TestFailedAuthIsLogged shows that failed authentication is logged once a second at most, with the client, the user
+// and the number of failures that were not logged, and never with the password. The name of the user is cut to
+// maxUserBytes.
 func TestFailedAuthIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer

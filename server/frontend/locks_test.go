@@ -15,13 +15,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// unread is a client that reads no more than it is told to.
+// unread is a client that reads only the replies that ask expects.
 type unread struct {
 	t  *testing.T
 	nc net.Conn
 }
 
-// ask sends a command and reads a reply of that many bytes.
+// ask sends a command, and requires that the next bytes are the reply.
 func (u unread) ask(reply string, words ...string) {
 	_, err := u.nc.Write(command(words...))
 	require.NoError(u.t, err)
@@ -31,8 +31,8 @@ func (u unread) ask(reply string, words ...string) {
 	require.Equal(u.t, reply, string(got))
 }
 
-// TestUnreadGrantIsGivenBack: a client that closes before it was told of the grant that it waited for holds
-// nothing, and one that was told keeps the lock.
+// TestUnreadGrantIsGivenBack shows that if a client disconnects before it has read the grant that it waited for, the
+// grant is returned. A client that has read the grant keeps the lock.
 func TestUnreadGrantIsGivenBack(t *testing.T) {
 	for _, notify := range []string{"", "NOTIFY"} {
 		for _, reads := range []bool{false, true} {
@@ -72,7 +72,8 @@ func TestUnreadGrantIsGivenBack(t *testing.T) {
 	}
 }
 
-// TestHalfReadGrantIsGivenBack: a grant of several locks was told with the last of its messages, not before.
+// TestHalfReadGrantIsGivenBack shows that a grant of several locks counts as delivered with the last of its messages.
+// If the client disconnects before that one is written, the grant is returned.
 func TestHalfReadGrantIsGivenBack(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
 		nc, err := s.ln.dial()
@@ -84,7 +85,7 @@ func TestHalfReadGrantIsGivenBack(t *testing.T) {
 		require.NoError(t, err)
 		const begin, end, first = ">5\r\n$4\r\nlock\r\n$7\r\ngranted\r\n$65000\r\n", "\r\n$6\r\nwaiter\r\n:2\r\n", 4
 		request, messages := []string{"LOCK.ACQUIREALL", strconv.Itoa(first + 1)}, ""
-		for i := range first { // their messages fill a write
+		for i := range first { // their messages fill one write
 			key := strings.Repeat(string(rune('a'+i)), clientChunk/first-len(begin)-len(end))
 			messages += strings.Replace(begin, "65000", strconv.Itoa(len(key)), 1) + key + end
 			request = append(request, key)
@@ -105,8 +106,9 @@ func TestHalfReadGrantIsGivenBack(t *testing.T) {
 	})
 }
 
-// TestUncertainWaitLeaves: a wait whose beginning has no known outcome may stand in line. The client was told so and
-// does not wait, so nothing is given to it.
+// TestUncertainWaitLeaves shows that if the outcome of a request that may wait is unknown, its wait ends. The request
+// may have a place in a queue, but the client got UNCERTAIN and does not wait, so others must get what it would be
+// granted.
 func TestUncertainWaitLeaves(t *testing.T) {
 	lock := []string{"LOCK.ACQUIRE", "k", "waiter", "PX", "600000", "WAIT", "0"}
 	for name, c := range map[string]struct{ take, wait, give, probe []string }{
@@ -141,7 +143,8 @@ func TestUncertainWaitLeaves(t *testing.T) {
 	}
 }
 
-// TestUncertainSessionIsRenewed: it may have been opened.
+// TestUncertainSessionIsRenewed shows that a session is renewed if the outcome of SESSION.OPEN is unknown, since it may
+// have been opened. It is not renewed if the command certainly failed.
 func TestUncertainSessionIsRenewed(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
 		cl := s.cluster
@@ -161,8 +164,9 @@ func TestUncertainSessionIsRenewed(t *testing.T) {
 	})
 }
 
-// TestSlowSessionIsCutInTime: a session that could not be renewed has its lease since its command went out to the
-// cluster, be the reply late, and be the command queued for long.
+// TestSlowSessionIsCutInTime shows that a connection whose session cannot be renewed is closed before the lease ends.
+// The lease counts from the time at which the batch with the command was sent to the cluster, even if the reply is late
+// or the command was queued for long.
 func TestSlowSessionIsCutInTime(t *testing.T) {
 	for name, queued := range map[string]bool{"alone": false, "in a transaction": true} {
 		t.Run(name, func(t *testing.T) {
@@ -180,7 +184,7 @@ func TestSlowSessionIsCutInTime(t *testing.T) {
 				cl.set(func() { cl.gate = gate })
 				require.Empty(t, answer(c, last...))
 				time.Sleep(4 * time.Second)
-				cl.set(func() { cl.gate, cl.fail = nil, protocol.ErrNoLeader }) // for all that come later
+				cl.set(func() { cl.gate, cl.fail = nil, protocol.ErrNoLeader }) // for later batches
 				close(gate)
 				settle()
 				got, _ := c.take()
@@ -195,8 +199,9 @@ func TestSlowSessionIsCutInTime(t *testing.T) {
 	}
 }
 
-// TestHeartbeatStaysWithItsNode: the log does not have the word, a word in its place is refused, and RESET takes it
-// back.
+// TestHeartbeatStaysWithItsNode shows that the word HEARTBEAT is not written to the log, that another word in its place
+// is refused, and that RESET ends its effect. A session with HEARTBEAT is renewed as long as its client sends anything
+// within the lease, such as a part of a command.
 func TestHeartbeatStaysWithItsNode(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
 		cl := s.cluster
@@ -223,7 +228,7 @@ func TestHeartbeatStaysWithItsNode(t *testing.T) {
 		}
 		answer(c, "RESET")
 		require.Equal(t, ":3\r\n", answer(c, "SESSION.OPEN", "PX", "4000", "CONNECTION"))
-		for _, part := range []string{"P", "I", "N"} { // of a command: a sign of life, too
+		for _, part := range []string{"P", "I", "N"} { // a part of a command is input, too
 			time.Sleep(3 * time.Second)
 			other.deliver([]byte(part))
 		}
@@ -236,7 +241,8 @@ func TestHeartbeatStaysWithItsNode(t *testing.T) {
 	})
 }
 
-// TestLeasesOfSessions: in either unit, and at most an hour.
+// TestLeasesOfSessions shows that leaseOf reads either unit, bounds a lease to an hour, and returns 0 for anything but
+// a positive number.
 func TestLeasesOfSessions(t *testing.T) {
 	require.Equal(t, 1500*time.Millisecond, leaseOf([]byte("1500"), time.Millisecond))
 	require.Equal(t, 15*time.Second, leaseOf([]byte("15"), time.Second))
@@ -246,14 +252,15 @@ func TestLeasesOfSessions(t *testing.T) {
 	}
 }
 
-// answer sends a command and returns the bytes of the reply.
+// answer sends a command, and returns what the client has received once the server is idle.
 func answer(c *testClient, words ...string) string {
 	c.deliver(command(words...))
 	got, _ := c.take()
 	return got
 }
 
-// TestNoticesAreBounded: in number and in bytes. What ends is not counted any more.
+// TestNoticesAreBounded shows that the waits with NOTIFY of a connection are bounded in bytes. A wait that has ended
+// does not count.
 func TestNoticesAreBounded(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
 		holder, c := s.dial(), s.dial()
@@ -283,7 +290,8 @@ func TestNoticesAreBounded(t *testing.T) {
 	})
 }
 
-// TestBreaksAreLogged: who took a lock away, from where, and why, also from a transaction.
+// TestBreaksAreLogged shows that a LOCK.BREAK that ends a hold is logged with its client and reason, also in a
+// transaction.
 func TestBreaksAreLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, lines := startLogged(t)

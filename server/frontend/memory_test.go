@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// queue makes c hold size bytes in a transaction.
+// queue sends about size bytes of commands in a transaction, which the server keeps.
 func (c *testClient) queue(size int) {
 	c.send(command("MULTI"))
 	set := command("SET", "k", strings.Repeat("x", 16<<10))
@@ -26,13 +26,13 @@ func (c *testClient) queue(size int) {
 	settle()
 }
 
-// TestGreediestIsCutOff: when all clients together hold too much, the client that holds most is cut
-// off.
+// TestGreediestIsCutOff shows that when the memory of all clients exceeds the limit, the client with the most memory is
+// evicted. A client with NO-EVICT is evicted only beyond twice the limit, if there is no other.
 func TestGreediestIsCutOff(t *testing.T) {
 	for _, test := range []struct {
 		name  string
-		spare bool // the largest has sent CLIENT NO-EVICT
-		more  int  // bytes that a fourth client then holds, also with NO-EVICT
+		spare bool // clients 1 and 3 have sent CLIENT NO-EVICT
+		more  int  // bytes that client 3 holds
 		left  []bool
 	}{
 		{"the greediest", false, 0, []bool{true, false, true, true}},
@@ -68,8 +68,8 @@ func TestGreediestIsCutOff(t *testing.T) {
 	}
 }
 
-// TestSparedClientsRaiseNoLimit: what was over the limit, with nobody to cut off, and is not any more, gives the next
-// client nothing.
+// TestSparedClientsRaiseNoLimit shows that the limit applies again after the memory exceeded it, with no client to
+// evict, and was then freed.
 func TestSparedClientsRaiseNoLimit(t *testing.T) {
 	inBubble(t, Config{Memory: Memory{MaxMemoryClientsBytes: 4 << 20}}, func(t *testing.T, s *testServer) {
 		spared, next := s.dial(), s.dial()
@@ -84,8 +84,8 @@ func TestSparedClientsRaiseNoLimit(t *testing.T) {
 	})
 }
 
-// TestAllThatAClientHoldsCounts: a client that holds much is cut off, by whatever means, and
-// clients that hold little are not.
+// TestAllThatAClientHoldsCounts shows that all memory of a client counts: input, a transaction, watched keys, running
+// commands and unread replies. A client with much memory is evicted, and one with little is not.
 func TestAllThatAClientHoldsCounts(t *testing.T) {
 	big := strings.Repeat("x", 3<<20)
 	key := strings.Repeat("k", 60_000)
@@ -98,9 +98,9 @@ func TestAllThatAClientHoldsCounts(t *testing.T) {
 		send  []byte
 		limit int
 		reply protocol.Value
-		// reads: the client reads its replies.
+		// reads is set if the client reads its replies.
 		reads bool
-		// gated: the cluster does not answer.
+		// gated is set if the cluster does not reply.
 		gated bool
 	}{
 		{name: "half a command", send: command("SET", "k", big)[:len(big)], limit: 2 << 20, reads: true},
@@ -159,8 +159,8 @@ func TestAllThatAClientHoldsCounts(t *testing.T) {
 	}
 }
 
-// TestLargeCommandsWaitForMemory: the sockets of large commands are not read while others fill the memory, and nobody is
-// cut off for it.
+// TestLargeCommandsWaitForMemory shows that while running commands fill the memory, the server stops reading other
+// large commands, serves small ones, and evicts nobody.
 func TestLargeCommandsWaitForMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cl := newCluster()
@@ -174,7 +174,7 @@ func TestLargeCommandsWaitForMemory(t *testing.T) {
 			clients = append(clients, c)
 			go c.send(command("SET", "k", strings.Repeat("x", 2<<20)))
 		}
-		time.Sleep(10 * time.Second) // nothing moves, however long the cluster takes
+		time.Sleep(10 * time.Second) // the cluster does not reply
 		settle()
 		require.LessOrEqual(t, s.memory.total.Load(), int64(limit))
 		require.Equal(t, int64(2*2<<20), s.memory.pinned.Load()&^(1<<20-1), "two are being executed")
@@ -195,8 +195,8 @@ func TestLargeCommandsWaitForMemory(t *testing.T) {
 	})
 }
 
-// TestLargeCommandThatStops: a client that stops amid a large command is cut off when another waits for its memory, and
-// a client whose command is being executed is not, since that would free nothing.
+// TestLargeCommandThatStops shows that a client that stops within a large command is evicted once another has waited
+// for memory for GraceTimeout.
 func TestLargeCommandThatStops(t *testing.T) {
 	inBubble(t, Config{Memory: Memory{MaxMemoryClientsBytes: 5 << 20}}, func(t *testing.T, s *testServer) {
 		set := command("SET", "k", strings.Repeat("x", 2<<20))
@@ -216,7 +216,8 @@ func TestLargeCommandThatStops(t *testing.T) {
 	})
 }
 
-// TestExecutedCommandsAreNotEvicted: to cut off a client frees no memory while its command is being executed.
+// TestExecutedCommandsAreNotEvicted shows that a client whose command is being executed is not evicted, since that
+// would free no memory.
 func TestExecutedCommandsAreNotEvicted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cl := newCluster()
@@ -237,8 +238,8 @@ func TestExecutedCommandsAreNotEvicted(t *testing.T) {
 	})
 }
 
-// TestEvictionOverTCP: a client that is cut off because of its own read ends. The close of a socket waits for the
-// callback that reads it.
+// TestEvictionOverTCP shows that a connection ends if its own read causes its eviction. Closing a socket waits for the
+// callback that reads from it, so the callback must not close the socket.
 func TestEvictionOverTCP(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -255,7 +256,7 @@ func TestEvictionOverTCP(t *testing.T) {
 	require.Equal(t, uint64(1), s.metrics.Evicted.Load())
 }
 
-// TestIdleConnection: a connection fits the allocator's class of 1,280 bytes. The next one is 1,408.
+// TestIdleConnection shows that a conn fits the allocator's size class of 1,280 bytes. The next class is 1,408 bytes.
 func TestIdleConnection(t *testing.T) {
 	require.LessOrEqual(t, unsafe.Sizeof(conn{}), uintptr(1280))
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast/holdfast/fsm/event"
 )
 
-// TestMonitorThatDoesNotRead: a monitor that reads nothing is cut off, and holds nobody up meanwhile.
+// TestMonitorThatDoesNotRead shows that a monitor that does not read is disconnected, and delays no other client.
 func TestMonitorThatDoesNotRead(t *testing.T) {
 	inBubble(t, Config{Limits: Limits{MaxOutputBytes: 1 << 20}}, func(t *testing.T, s *testServer) {
 		m, err := s.ln.dial()
@@ -35,7 +35,8 @@ func TestMonitorThatDoesNotRead(t *testing.T) {
 	})
 }
 
-// TestMonitorsOfLongScripts: a script that calls more than can be told ends the monitors' connections.
+// TestMonitorsOfLongScripts shows that a script whose calls are too large to report ends the connections of monitors,
+// and runs as usual.
 func TestMonitorsOfLongScripts(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
 		m, c := s.dial(), s.dial()
@@ -53,7 +54,7 @@ func TestMonitorsOfLongScripts(t *testing.T) {
 	})
 }
 
-// TestLastMonitorLeaves: the state machine tells what scripts call while there is a monitor.
+// TestLastMonitorLeaves shows that the state machine reports the calls of scripts only while there is a monitor.
 func TestLastMonitorLeaves(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
 		listens := func() bool {
@@ -78,7 +79,8 @@ func TestLastMonitorLeaves(t *testing.T) {
 	})
 }
 
-// TestMonitorsMicroseconds: a time has six digits behind the point.
+// TestMonitorsMicroseconds shows that a line of MONITOR has a time with six decimals, and escapes bytes that are not
+// printable ASCII.
 func TestMonitorsMicroseconds(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
 		m, c := s.dial(), s.dial()
@@ -90,7 +92,7 @@ func TestMonitorsMicroseconds(t *testing.T) {
 	})
 }
 
-// BenchmarkNoMonitor shows what a command pays for MONITOR on a node that has no monitor.
+// BenchmarkNoMonitor measures what MONITOR costs a command on a node without a monitor.
 func BenchmarkNoMonitor(b *testing.B) {
 	s := New(Config{}, newCluster())
 	c := &conn{srv: s}

@@ -22,20 +22,20 @@ func message(text string) *push.Message {
 	return push.New(protocol.Push(protocol.Bulk("message"), protocol.Bulk(text)))
 }
 
-// messageBytes is what a client of RESP2 gets.
+// messageBytes returns the message as a client of RESP2 receives it.
 func messageBytes(text string) string {
 	return string(protocol.Strings("message", text).AppendTo(nil, protocol.RESP2))
 }
 
-// postAll posts to every client.
+// postAll posts m to every client.
 func (s *testServer) postAll(m *push.Message) {
 	for _, c := range s.clients() {
 		c.Post(m)
 	}
 }
 
-// TestPostWakesIdleConnection: a message leaves at once, in the version of the client, and the client is
-// served as before.
+// TestPostWakesIdleConnection shows that a message is sent to an idle client at once, in the client's protocol version,
+// and that the client is served as before.
 func TestPostWakesIdleConnection(t *testing.T) {
 	inBubble(t, Config{Timeouts: Timeouts{IdleTimeout: time.Minute}}, func(t *testing.T, s *testServer) {
 		c := s.dial()
@@ -54,7 +54,7 @@ func TestPostWakesIdleConnection(t *testing.T) {
 		got, _ := c.take()
 		require.Equal(t, ">"+messageBytes("x")[1:], got)
 		require.Equal(t, int64(connBytes), s.memory.total.Load())
-		// Messages end no idle time too early, and none too late.
+		// Messages neither shorten nor extend the idle timeout.
 		time.Sleep(time.Minute - time.Second)
 		_, closed := c.take()
 		require.False(t, closed)
@@ -64,8 +64,8 @@ func TestPostWakesIdleConnection(t *testing.T) {
 	})
 }
 
-// TestMessagesLeaveBetweenPipelines: messages that come while a batch is executed leave behind its
-// replies.
+// TestMessagesLeaveBetweenPipelines shows that messages that arrive while a batch is executed follow the replies of the
+// batch.
 func TestMessagesLeaveBetweenPipelines(t *testing.T) {
 	inBubble(t, Config{Limits: Limits{MaxPipeline: 2}}, func(t *testing.T, s *testServer) {
 		cl := s.cluster
@@ -84,7 +84,8 @@ func TestMessagesLeaveBetweenPipelines(t *testing.T) {
 	})
 }
 
-// TestMessageAroundHalfCommand: a message that comes within a command does not harm the command.
+// TestMessageAroundHalfCommand shows that a message that arrives between two parts of a command does not affect the
+// command.
 func TestMessageAroundHalfCommand(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
 		c := s.dial()
@@ -98,7 +99,7 @@ func TestMessageAroundHalfCommand(t *testing.T) {
 	})
 }
 
-// TestLargeMessage: a message larger than a piece of output arrives whole.
+// TestLargeMessage shows that a message larger than a chunk of output arrives whole.
 func TestLargeMessage(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
 		c := s.dial()
@@ -112,8 +113,8 @@ func TestLargeMessage(t *testing.T) {
 	})
 }
 
-// TestManyPosts: on real sockets, with TLS and without, no message is lost, late or out of order while
-// pipelines come and go, and no wake-up is lost at the end.
+// TestManyPosts shows on real sockets, with and without TLS, that no message is lost or out of order while the client
+// sends commands, and that the last message wakes the connection, too.
 func TestManyPosts(t *testing.T) {
 	own, pool := certificate(t)
 	for _, encrypted := range []bool{false, true} {
@@ -171,7 +172,7 @@ func TestManyPosts(t *testing.T) {
 	}
 }
 
-// hiddenSockets accepts connections that do not show their sockets.
+// hiddenSockets is a listener whose connections do not expose their sockets.
 type hiddenSockets struct{ net.Listener }
 
 func (l hiddenSockets) Accept() (net.Conn, error) {
@@ -179,7 +180,7 @@ func (l hiddenSockets) Accept() (net.Conn, error) {
 	return struct{ net.Conn }{nc}, err
 }
 
-// TestClientOfManyMessagesIsHeard: commands are answered although messages never cease.
+// TestClientOfManyMessagesIsHeard shows that a client's commands are answered while there are always messages for it.
 func TestClientOfManyMessagesIsHeard(t *testing.T) {
 	for _, tcp := range []bool{false, true} {
 		t.Run(fmt.Sprint("tcp ", tcp), func(t *testing.T) {
@@ -225,8 +226,8 @@ func TestClientOfManyMessagesIsHeard(t *testing.T) {
 	}
 }
 
-// TestOutputLimits: a client that does not read its messages is cut off at the limits of its class, and
-// delays no one.
+// TestOutputLimits shows that a client that does not read its messages is disconnected at the limits of its class, and
+// delays no other client.
 func TestOutputLimits(t *testing.T) {
 	limit := OutputLimit{HardBytes: 1_000_000, SoftBytes: 300_000, SoftTime: time.Minute}
 	for _, test := range []struct {
@@ -276,7 +277,7 @@ func TestOutputLimits(t *testing.T) {
 	}
 }
 
-// TestSoftLimitCountsAnew: the soft time begins again when a subscriber has read in between.
+// TestSoftLimitCountsAnew shows that SoftTime begins again after a subscriber has read.
 func TestSoftLimitCountsAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limit := OutputLimit{HardBytes: 1_000_000, SoftBytes: 300_000, SoftTime: time.Minute}
@@ -299,8 +300,8 @@ func TestSoftLimitCountsAnew(t *testing.T) {
 	})
 }
 
-// TestMessagesCountOnce: a message for many clients is counted once, until the last client has taken it,
-// and the client for which most waits makes room.
+// TestMessagesCountOnce shows that a message for many clients counts once in the memory of all clients, until the last
+// client has taken it, and that the client with the most unread messages is evicted.
 func TestMessagesCountOnce(t *testing.T) {
 	inBubble(t, Config{Memory: Memory{MaxMemoryClientsBytes: 1 << 20}}, func(t *testing.T, s *testServer) {
 		idle := s.memory.total.Load()
@@ -320,11 +321,11 @@ func TestMessagesCountOnce(t *testing.T) {
 		settle()
 		got, _ := good.take()
 		require.Greater(t, len(got), size)
-		// A piece of each client's output is on its way.
+		// Each client also has a chunk of output that is being written.
 		less := s.memory.total.Load() - idle
 		require.GreaterOrEqual(t, less, int64(size))
 		require.Less(t, less, int64(2*size))
-		// All fits but what the first client gets in addition.
+		// Everything fits except the messages that only the first client gets.
 		for range 4 {
 			clients[0].Post(message(strings.Repeat("y", size)))
 		}
@@ -340,7 +341,8 @@ func TestMessagesCountOnce(t *testing.T) {
 	})
 }
 
-// TestPostAtTheEnd: posting to a connection that ends does no harm, and leaves nothing behind.
+// TestPostAtTheEnd shows that posting to a connection that ends or has ended is harmless, and that the message is
+// released.
 func TestPostAtTheEnd(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
 		c := s.dial()
@@ -358,7 +360,8 @@ func TestPostAtTheEnd(t *testing.T) {
 	})
 }
 
-// TestMessagesOverTLSToSlowSubscriber: a slow subscriber is not cut off for pausing.
+// TestMessagesOverTLSToSlowSubscriber shows that over TLS a subscriber that pauses for 50 seconds stays connected, and
+// that one that does not read for two minutes is disconnected.
 func TestMessagesOverTLSToSlowSubscriber(t *testing.T) {
 	own, pool := certificate(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -384,8 +387,8 @@ func TestMessagesOverTLSToSlowSubscriber(t *testing.T) {
 	})
 }
 
-// TestDoze: a message that comes before the wait keeps the goroutine from waiting, and a message that comes
-// later wakes it.
+// TestDoze shows that a connection's goroutine does not wait if there is a message already, and that a later message
+// wakes it.
 func TestDoze(t *testing.T) {
 	ours, theirs := net.Pipe()
 	defer ours.Close()

@@ -25,7 +25,7 @@ func many(n int, v protocol.Value) []protocol.Value {
 	return all
 }
 
-// canned answers every request with the same value.
+// canned is a backend that replies to every request with the same value.
 type canned struct {
 	*cluster
 	reply protocol.Value
@@ -44,7 +44,7 @@ func (b *canned) Execute(u *replica.Batch) error {
 	return nil
 }
 
-// meteredListener notes the largest write of any connection.
+// meteredListener records the size of the largest write of any connection.
 type meteredListener struct {
 	*memListener
 	most atomic.Int64
@@ -65,8 +65,8 @@ func (c *meteredConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// TestRepliesAreWrittenInPieces: no reply is encoded as a whole, whatever the reply's shape and
-// source.
+// TestRepliesAreWrittenInPieces shows that no reply is encoded as a whole, whatever its shape and source: each write
+// has a bounded size.
 func TestRepliesAreWrittenInPieces(t *testing.T) {
 	protocoltest.SkipShort(t, "megabytes of replies")
 	long := protocol.Bulk(strings.Repeat("x", 1<<20))
@@ -139,10 +139,10 @@ func TestRepliesAreWrittenInPieces(t *testing.T) {
 	}
 }
 
-// TestRepliesTooLargeToSend: the size of a reply is found before encoding, and the error tells
-// whether the command had an effect.
+// TestRepliesTooLargeToSend shows that a reply larger than MaxOutputBytes is recognized before it is encoded, and that
+// the error in its place tells whether the command was applied.
 func TestRepliesTooLargeToSend(t *testing.T) {
-	// 65,000 to the fifth times a hundred bytes.
+	// absurd has 65,000 to the fifth power strings of 100 bytes.
 	absurd := protocol.Bulk(strings.Repeat("x", 100))
 	for range 5 {
 		absurd = protocol.Array(many(65_000, absurd)...)
@@ -174,7 +174,7 @@ func TestRepliesTooLargeToSend(t *testing.T) {
 	require.Equal(t, protocol.OutcomeUnknown, protocol.OutcomeOf(strings.TrimPrefix(wrote, "-")))
 }
 
-// TestTransactionTooLargeToAnswer: EXEC had its effects, and so had SELECT.
+// TestTransactionTooLargeToAnswer shows that a transaction whose reply is too large takes effect, including its SELECT.
 func TestTransactionTooLargeToAnswer(t *testing.T) {
 	inBubble(t, Config{Limits: Limits{MaxOutputBytes: 1000}}, func(t *testing.T, s *testServer) {
 		c := s.dial()
@@ -190,8 +190,8 @@ func TestTransactionTooLargeToAnswer(t *testing.T) {
 	})
 }
 
-// TestStrangersMustRead: a client that has not authenticated is cut off at the first stall, and
-// nothing is read ahead.
+// TestStrangersMustRead shows that a client that has not authenticated is disconnected when a write stalls for the
+// first time, and that no further input is read before. Other clients may send a whole pipeline before they read.
 func TestStrangersMustRead(t *testing.T) {
 	own, pool := certificate(t)
 	for _, encrypted := range []bool{false, true} {
@@ -225,7 +225,7 @@ func TestStrangersMustRead(t *testing.T) {
 					require.Zero(t, s.metrics.CutOff.Load())
 				} else {
 					require.Error(t, <-ended)
-					synctest.Wait() // the connection is closed before it is forgotten
+					synctest.Wait() // the connection is closed before it is counted
 					require.Equal(t, uint64(1), s.metrics.CutOff.Load())
 					require.LessOrEqual(t, s.metrics.BytesIn.Load(), uint64(64<<10))
 					require.LessOrEqual(t, ln.most.Load(), int64(2*strangerChunk))
@@ -236,8 +236,8 @@ func TestStrangersMustRead(t *testing.T) {
 	}
 }
 
-// TestFewRepliesWaitForTheBatch: this node's own replies do not add up without bound behind a
-// command that waits for the cluster.
+// TestFewRepliesWaitForTheBatch shows that the local replies that wait for a batch are bounded: a pipeline with many
+// large ones becomes several batches.
 func TestFewRepliesWaitForTheBatch(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
 		cl := s.cluster
@@ -250,7 +250,8 @@ func TestFewRepliesWaitForTheBatch(t *testing.T) {
 	})
 }
 
-// TestUnknownFailures: a failure of unknown outcome is not called a refusal.
+// TestUnknownFailures shows that a failure of the backend with an unknown outcome, or too few replies, becomes
+// UNCERTAIN.
 func TestUnknownFailures(t *testing.T) {
 	for _, few := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -269,7 +270,7 @@ func TestUnknownFailures(t *testing.T) {
 	}
 }
 
-// forgetful answers nothing.
+// forgetful is a backend that returns no replies.
 type forgetful struct{ *cluster }
 
 func (forgetful) Execute(*replica.Batch) error { return nil }

@@ -10,7 +10,8 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// parked makes ECHO wait: its reply is the argument of complete, and left counts the connections that ended first.
+// parked has the pending replies of ECHO, which parkEcho makes wait. left counts the connections that ended before the
+// reply.
 type parked struct {
 	pending []*pending
 	left    int
@@ -33,8 +34,8 @@ func (s *testServer) parkEcho() *parked {
 	return p
 }
 
-// TestPark: the reply comes when it is complete, messages come before, and the pipeline behind is served
-// afterwards, in order.
+// TestPark shows that a parked connection receives messages at once and its reply when complete is called. The commands
+// behind it are then answered in order. Further calls of complete have no effect.
 func TestPark(t *testing.T) {
 	inBubble(t, Config{Timeouts: Timeouts{IdleTimeout: time.Second}}, func(t *testing.T, s *testServer) {
 		p := s.parkEcho()
@@ -66,7 +67,7 @@ func TestPark(t *testing.T) {
 	})
 }
 
-// TestParkedConnectionEnds: whatever ends a parked connection, left is called once.
+// TestParkedConnectionEnds shows that onLeave is called once, whatever ends a parked connection.
 func TestParkedConnectionEnds(t *testing.T) {
 	for name, end := range map[string]func(*testServer, *testClient){
 		"the client leaves":   func(_ *testServer, c *testClient) { c.nc.Close() },
@@ -93,7 +94,7 @@ func TestParkedConnectionEnds(t *testing.T) {
 	}
 }
 
-// TestParkHoldsNothing: a parked connection without input behind the command has no buffer.
+// TestParkHoldsNothing shows that a parked connection without further input has no buffers.
 func TestParkHoldsNothing(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
 		s.parkEcho()

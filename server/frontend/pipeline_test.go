@@ -21,13 +21,13 @@ import (
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
-// settle lets the server read all input, and answer.
+// settle sleeps longer than the server waits for the rest of a command, and then waits until the server is idle.
 func settle() {
 	time.Sleep(2 * readMoreTime)
 	synctest.Wait()
 }
 
-// sets is a pipeline of n commands SET k<i> <i>.
+// sets returns a pipeline of n commands SET k<i> <i>.
 func sets(n int) []byte {
 	var b []byte
 	for i := range n {
@@ -36,7 +36,7 @@ func sets(n int) []byte {
 	return b
 }
 
-// names decodes the commands of a batch.
+// names returns the first two words of each command of a batch.
 func names(t *testing.T, u replica.Batch) (all []string) {
 	var r protocol.Request
 	for body := string(u.Body); body != ""; {
@@ -49,7 +49,7 @@ func names(t *testing.T, u replica.Batch) (all []string) {
 	return all
 }
 
-// TestHints: what a batch says of itself to those that schedule it.
+// TestHints shows which hints each kind of batch has for those that schedule it.
 func TestHints(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
 		cl := s.cluster
@@ -100,8 +100,8 @@ func TestHints(t *testing.T) {
 	})
 }
 
-// TestBatchesSayTheirWork: a batch says what its scripts did when they ran last, and that lock commands are more than
-// their words. The next batch says nothing of it.
+// TestBatchesSayTheirWork shows that the work of a batch includes what its scripts took when they ran last, and
+// lockWork for each lock command. The next batch on the connection does not include it.
 func TestBatchesSayTheirWork(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
 		cl := s.cluster
@@ -148,9 +148,7 @@ func TestPipelineIsOneBatch(t *testing.T) {
 	})
 }
 
-// TestPipelineInPieces: the replies to a pipeline do not depend on the pieces in which the pipeline
-// arrives. As long as a command is incomplete and the next piece is near, the pipeline is one
-// batch.
+// TestPipelineInPieces shows that the replies to a pipeline do not depend on the pieces in which it arrives.
 func TestPipelineInPieces(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
 		cl := s.cluster
@@ -173,8 +171,8 @@ func TestPipelineInPieces(t *testing.T) {
 	})
 }
 
-// TestHalfACommandIsWaitedForBriefly: the complete commands before half a command are answered
-// although the rest never comes.
+// TestHalfACommandIsWaitedForBriefly shows that the server waits for the rest of an incomplete command for
+// readMoreTime, and then replies to the complete commands before it.
 func TestHalfACommandIsWaitedForBriefly(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
 		cl := s.cluster
@@ -189,7 +187,7 @@ func TestHalfACommandIsWaitedForBriefly(t *testing.T) {
 		synctest.Wait()
 		got, _ = c.take()
 		require.Equal(t, "+OK\r\n+OK\r\n", got)
-		// An hour later the rest is still welcome.
+		// The rest of the command may arrive an hour later.
 		time.Sleep(time.Hour)
 		c.deliver(half[10:])
 		got, _ = c.take()
@@ -213,8 +211,8 @@ func TestPipelineDepth(t *testing.T) {
 	})
 }
 
-// TestPipelineOrder: local and data commands are answered in the order sent, and the data commands
-// make one batch all the same.
+// TestPipelineOrder shows that local and data commands are answered in the order in which they were sent, and that the
+// data commands nevertheless form one batch.
 func TestPipelineOrder(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
 		cl := s.cluster
@@ -244,7 +242,7 @@ func TestPipelineOrder(t *testing.T) {
 	})
 }
 
-// TestReadsAloneAreNoWrite: only a batch with a write goes through the log.
+// TestReadsAloneAreNoWrite shows that a batch is a write, and goes through the log, only if it has a write.
 func TestReadsAloneAreNoWrite(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
 		cl := s.cluster
@@ -276,7 +274,7 @@ func TestReadsAloneAreNoWrite(t *testing.T) {
 	})
 }
 
-// TestBigCommandsGoAlone: a batch stays small, unless a single command is big.
+// TestBigCommandsGoAlone shows that a batch has at most batchBytes, unless it is a single command.
 func TestBigCommandsGoAlone(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
 		cl := s.cluster
@@ -294,7 +292,8 @@ func TestBigCommandsGoAlone(t *testing.T) {
 	})
 }
 
-// TestBodiesAreNotReusedAfterAFailure: after an error the backend may still hold the body.
+// TestBodiesAreNotReusedAfterAFailure shows that the body of a failed batch is not reused, since the backend may still
+// hold it.
 func TestBodiesAreNotReusedAfterAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &holder{cluster: newCluster()}
@@ -316,7 +315,7 @@ func TestBodiesAreNotReusedAfterAFailure(t *testing.T) {
 	})
 }
 
-// crowded has room for two reads of a batch, and for none of a batch of three.
+// crowded is a backend with memory for the replies to two reads of a batch, and for none of a batch of three.
 type crowded struct {
 	*cluster
 	counts []int
@@ -337,8 +336,9 @@ func (b *crowded) Execute(u *replica.Batch) error {
 	return nil
 }
 
-// TestReadsWithoutRoomAreMadeAgain: reads that had no room beside the reads before them follow, in order, until there
-// is no room at all. The commands that the node answers by itself stay in their places.
+// TestReadsWithoutRoomAreMadeAgain shows that reads without memory for their replies are executed again, in order, once
+// the replies before them are written. If a batch has no memory for any reply, its reads fail. Local replies keep their
+// places.
 func TestReadsWithoutRoomAreMadeAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &crowded{cluster: newCluster()}
@@ -363,7 +363,7 @@ func TestReadsWithoutRoomAreMadeAgain(t *testing.T) {
 	})
 }
 
-// holder fails each batch, and keeps the body.
+// holder is a backend that fails each batch, and keeps its body.
 type holder struct {
 	*cluster
 	bodies [][]byte
@@ -374,8 +374,8 @@ func (h *holder) Execute(u *replica.Batch) error {
 	return &protocol.Error{Prefix: "UNCERTAIN", Text: "who knows"}
 }
 
-// TestPipelineOverTCP sends as clients do, in one write and in the writes of a small buffer. Nearly
-// always the whole pipeline must be one batch.
+// TestPipelineOverTCP shows that a pipeline over TCP is nearly always one batch, whether it is sent in one write or in
+// the writes of a small buffer.
 func TestPipelineOverTCP(t *testing.T) {
 	cl := newCluster()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -403,12 +403,12 @@ func TestPipelineOverTCP(t *testing.T) {
 		require.Equal(t, want, got)
 		batches += len(cl.take())
 	}
-	// A write may end at the end of a command, and a busy machine may stop the client there.
+	// A write may end at the end of a command, and the scheduler may stop the client there.
 	require.LessOrEqual(t, batches, 2*rounds)
 	t.Logf("%d pipelines of 1000 commands became %d batches", rounds, batches)
 }
 
-// TestBigRepliesInPieces: a reply larger than a chunk of output arrives whole.
+// TestBigRepliesInPieces shows that a reply larger than a chunk of output arrives whole.
 func TestBigRepliesInPieces(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
 		c := s.dial()
@@ -430,8 +430,8 @@ func TestBigRepliesInPieces(t *testing.T) {
 	})
 }
 
-// TestCutsChangeNothing has the conversations of TestDifferential at once,
-// command by command, and byte by byte.
+// TestCutsChangeNothing shows that the conversations of TestDifferential have the same replies at once, command by
+// command, and byte by byte.
 func TestCutsChangeNothing(t *testing.T) {
 	text := protocoltest.ReadFile(t, "testdata/differential")
 	for i, conversation := range strings.Split(text, "\n\n") {
@@ -463,7 +463,7 @@ func converseInPieces(t *testing.T, cfg Config, pieces [][]byte) string {
 	return fmt.Sprint(got, closed)
 }
 
-// TestTransactionsAreBounded: all queued commands count together.
+// TestTransactionsAreBounded shows that the queued commands of a transaction together are bounded by MaxQueryBytes.
 func TestTransactionsAreBounded(t *testing.T) {
 	inBubble(t, Config{Limits: Limits{MaxQueryBytes: 1000}}, func(t *testing.T, s *testServer) {
 		c := s.dial()
@@ -478,7 +478,8 @@ func TestTransactionsAreBounded(t *testing.T) {
 	})
 }
 
-// TestUnknownFailureIsUncertain: only an error row can say that a command was not applied.
+// TestUnknownFailureIsUncertain shows that an error that is no [protocol.Error] becomes UNCERTAIN, since it does not
+// say whether the command was applied.
 func TestUnknownFailureIsUncertain(t *testing.T) {
 	c := &conn{srv: New(Config{}, newCluster())}
 	for _, err := range []error{errors.New("something"), errReplyCount, io.EOF} {

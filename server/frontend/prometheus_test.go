@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// registry is what a scrape asks.
+// registry returns a registry with the metrics of s.
 func registry(t *testing.T, s *Server) prometheus.Gatherer {
 	t.Helper()
 	r := prometheus.NewPedanticRegistry()
@@ -17,7 +17,7 @@ func registry(t *testing.T, s *Server) prometheus.Gatherer {
 	return r
 }
 
-// gather is a scrape: by the family, the values by those of the labels.
+// gather scrapes s, and returns for each family the values by their labels.
 func gather(t *testing.T, s *Server) map[string]map[string]float64 {
 	t.Helper()
 	families, err := registry(t, s).Gather()
@@ -37,8 +37,8 @@ func gather(t *testing.T, s *Server) map[string]map[string]float64 {
 	return found
 }
 
-// TestPrometheusCommands: calls are counted by name and outcome, with how long they took; errors by their prefix,
-// unless a script made it up; and no label is a key.
+// TestPrometheusCommands shows that calls are counted by name and outcome, with their durations, and errors by prefix.
+// An error with a prefix of a script counts as "other". No label has a key.
 func TestPrometheusCommands(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
 		c := s.dial()
@@ -72,7 +72,8 @@ func TestPrometheusCommands(t *testing.T) {
 	})
 }
 
-// TestPrometheusLockClasses: locks are counted by class and kind, and each series is there from 0 on.
+// TestPrometheusLockClasses shows that locks are counted by class and kind, and that each series exists from the start,
+// with 0.
 func TestPrometheusLockClasses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cl := newCluster()

@@ -14,9 +14,9 @@ import (
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
-// TestDifferentialPubSub plays the conversations of testdata/differential_pubsub, paragraphs of lines
-// "client> command" ("client>> command": before the next one of the client), with Redis and with this package, and
-// requires that each client gets the same bytes after each command. Each conversation is played in RESP2 and in RESP3.
+// TestDifferentialPubSub plays the conversations of testdata/differential_pubsub with Redis and with this package, in
+// RESP2 and in RESP3, and requires that each client receives the same bytes after each command. A conversation is a
+// paragraph of lines "client> command". After "client>> command" the client sends its next command before it reads.
 func TestDifferentialPubSub(t *testing.T) { differ(t, "testdata/differential_pubsub") }
 
 // TestDifferentialEvents is the same for keyspace events, TestDifferentialTracking for CLIENT TRACKING, and
@@ -25,7 +25,7 @@ func TestDifferentialEvents(t *testing.T)   { differ(t, "testdata/differential_e
 func TestDifferentialTracking(t *testing.T) { differ(t, "testdata/differential_tracking") }
 func TestDifferentialMonitor(t *testing.T)  { differ(t, "testdata/differential_monitor") }
 
-// differ compares conversations.
+// differ plays the conversations of a file, and compares the two servers.
 func differ(t *testing.T, file string) {
 	text := protocoltest.ReadFile(t, file)
 	redis := protocoltest.StartRedis(t)
@@ -49,10 +49,10 @@ func differ(t *testing.T, file string) {
 type talk struct {
 	t             *testing.T
 	network, addr string
-	settle        func() // waits for the messages of our server
+	settle        func() // waits until our server has posted its messages
 	names         []string
 	clients       map[string]net.Conn
-	busy          map[string]bool // will send more before it is heard
+	busy          map[string]bool // sends its next command before it reads
 }
 
 func (k *talk) play(conversation, resp string) string {
@@ -76,7 +76,7 @@ func (k *talk) play(conversation, resp string) string {
 		if k.busy[name] = more; more {
 			continue
 		}
-		// The replies of the sender first: the others hear of it afterwards.
+		// The sender reads first, since others may receive its messages later.
 		out.WriteString(k.hear(name))
 		for _, other := range k.names {
 			if other != name && !k.busy[other] {
@@ -102,23 +102,23 @@ func (k *talk) client(name, resp string) net.Conn {
 	return k.clients[name]
 }
 
-// monitored and sender are the places where lines of MONITOR differ.
+// monitored and sender match the times and addresses in lines of MONITOR, which differ.
 var (
 	monitored = regexp.MustCompile(`^\+\d+\.\d{6} \[(\d+) `)
 	sender    = regexp.MustCompile(`^(\+time \[\d+) (?:unix|127)\S+\]`)
 )
 
-// fence is what a PING of this text is answered with, in subscribe mode too.
+// fence is the end of the reply to the PING that hear sends, also in subscribe mode.
 const fence = "$7\r\nthe end\r\n"
 
-// hear is what a client has got, up to the reply to a PING. Messages of our hub have been posted before.
+// hear returns what a client has received up to the reply to a PING. Our server has then posted all its messages.
 func (k *talk) hear(name string) string {
 	nc := k.clients[name]
 	var got []byte
 	ping := func() {
 		_, err := nc.Write(command("PING", "the end"))
 		require.NoError(k.t, err)
-		for !bytes.Contains(got, []byte(fence)) { // a message may come behind
+		for !bytes.Contains(got, []byte(fence)) { // a message may follow
 			b := make([]byte, 4096)
 			n, err := nc.Read(b)
 			require.NoError(k.t, err)
@@ -129,14 +129,14 @@ func (k *talk) hear(name string) string {
 	}
 	ping()
 	if k.settle != nil {
-		// The command has been executed, and its messages wait for the hub at most.
+		// The command has been executed, but the hub may still have its messages.
 		k.settle()
 		ping()
 	}
 	var lines string
 	for _, line := range show(string(got)) {
 		if strings.HasSuffix(line, `"PING" "the end"`) {
-			continue // what a monitor is shown of the above
+			continue // a monitor receives a line for each PING above
 		}
 		line = monitored.ReplaceAllString(line, "+time [$1 ")
 		line = sender.ReplaceAllString(line, "$1 address]")
@@ -145,8 +145,8 @@ func (k *talk) hear(name string) string {
 	return lines
 }
 
-// TestMessagesOfRESP3 is beside the comparison with Redis 7.0: from 7.2 on the messages that a client
-// causes for itself stand behind the reply.
+// TestMessagesOfRESP3 shows that the messages that a client causes for itself follow the reply, as in Redis since 7.2.
+// The other tests compare with Redis 7.0, which differs.
 func TestMessagesOfRESP3(t *testing.T) {
 	want := protocol.Push(protocol.Bulk("message"), protocol.Bulk("a"), protocol.Bulk("x")).AppendTo(nil, protocol.RESP3)
 	cl := newCluster()

@@ -14,8 +14,8 @@ import (
 	"github.com/holdfast/holdfast/server/tracking"
 )
 
-// TestSubscriptionsAreBounded: a client's subscriptions are counted, beyond the limit they are refused, and
-// nothing is left of them when the client leaves.
+// TestSubscriptionsAreBounded shows that a client's subscriptions count as its memory, that those beyond the limit are
+// refused, and that nothing of them is left after the client has disconnected.
 func TestSubscriptionsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const each = subscriptionBytes + 10
@@ -40,7 +40,8 @@ func TestSubscriptionsAreBounded(t *testing.T) {
 	})
 }
 
-// TestSubscribeWhileBehind: a node that cannot catch up refuses subscriptions, and serves them later.
+// TestSubscribeWhileBehind shows that a node that cannot reach the cluster refuses subscriptions, and accepts them once
+// it can.
 func TestSubscribeWhileBehind(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
 		cl := s.cluster
@@ -50,15 +51,15 @@ func TestSubscribeWhileBehind(t *testing.T) {
 		answer(c, "GET", "k")
 		cl.set(func() { cl.fail = nil })
 		require.Contains(t, answer(c, "SUBSCRIBE", "a"), "subscribe\r\n$1\r\na\r\n:1\r\n")
-		// The second costs no entry.
+		// A further subscription adds no entry to the log.
 		before := cl.seq
 		c.deliver(command("SUBSCRIBE", "b"))
 		require.Equal(t, before, cl.seq)
 	})
 }
 
-// TestLateSubscriptionIsNotConfirmed: when the node's lease ends before the subscriptions begin, the client hears of
-// none, however many fill the buffer meanwhile.
+// TestLateSubscriptionIsNotConfirmed shows that if the node's lease ends before the subscriptions begin, none is
+// confirmed, even if the confirmations are larger than the buffer, and the connection is closed.
 func TestLateSubscriptionIsNotConfirmed(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
 		cl := s.cluster
@@ -78,7 +79,8 @@ func TestLateSubscriptionIsNotConfirmed(t *testing.T) {
 	})
 }
 
-// TestSlowSubscriber: a subscriber that does not read is cut off, and the others hear everything meanwhile.
+// TestSlowSubscriber shows that a subscriber that does not read is disconnected, and that the others receive every
+// message meanwhile.
 func TestSlowSubscriber(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limit := OutputLimit{HardBytes: 1_000_000, SoftBytes: 1_000_000, SoftTime: time.Minute}
@@ -99,8 +101,8 @@ func TestSlowSubscriber(t *testing.T) {
 	})
 }
 
-// TestPrefixesAreBounded: the prefixes of BCAST count as the client's memory, more than the limit are
-// refused, and nothing is left of them when the client leaves.
+// TestPrefixesAreBounded shows that the prefixes of BCAST count as the client's memory, that those beyond the limit are
+// refused, and that nothing of them is left after the client has disconnected.
 func TestPrefixesAreBounded(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
 		c := s.dial()

@@ -16,11 +16,11 @@ import (
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
-// TestRedconReadsWhatWeWrite has every conversation's replies read by redcon.
+// TestRedconReadsWhatWeWrite shows that redcon can parse the replies to every conversation of TestDifferential.
 func TestRedconReadsWhatWeWrite(t *testing.T) {
 	text := protocoltest.ReadFile(t, "testdata/differential")
 	for conversation := range strings.SplitSeq(text, "\n\n") {
-		// CLIENT REPLY leaves arrays incomplete, and redcon knows no RESP3.
+		// CLIENT REPLY leaves arrays incomplete, and redcon does not support RESP3.
 		if strings.Contains(conversation, "REPLY") || strings.Contains(conversation, "HELLO") {
 			continue
 		}
@@ -41,8 +41,8 @@ func TestRedconReadsWhatWeWrite(t *testing.T) {
 	}
 }
 
-// TestWhyRedconDoesNotReadRequests keeps the reason for Holdfast's own reader. If a later redcon
-// does not panic here, the decision in DESIGN.md can be made again.
+// TestWhyRedconDoesNotReadRequests shows why Holdfast does not parse requests with redcon: redcon panics on this one.
+// If a later redcon does not, the decision in DESIGN.md can be revised.
 func TestWhyRedconDoesNotReadRequests(t *testing.T) {
 	const thirtyBytes = "*1\r\n$9223372036854775807\r\nPING\r\n"
 	require.Panics(t, func() { redcon.NewReader(strings.NewReader(thirtyBytes)).ReadCommands() })
@@ -50,8 +50,8 @@ func TestWhyRedconDoesNotReadRequests(t *testing.T) {
 	require.EqualError(t, err, "ERR Protocol error: invalid bulk length")
 }
 
-// FuzzConnection sends bytes in two pieces: no panic, no reply that is not RESP, and the connection
-// ends when the client closes.
+// FuzzConnection sends bytes in two pieces. It requires that nothing panics, that all output is RESP, and that the
+// connection can be ended.
 func FuzzConnection(f *testing.F) {
 	for _, seed := range []string{
 		"PING\r\n", "*1\r\n$4\r\nPING\r\n", "*0\r\n*-1\r\n\r\n", "*1\r\n$9223372036854775807\r\n",
@@ -102,7 +102,7 @@ func FuzzConnection(f *testing.F) {
 				break
 			}
 		}
-		// A client that leaves ends every command, WAIT and DEBUG SLEEP too.
+		// A retired connection ends after its running command. WAIT and DEBUG SLEEP then end, too.
 		for _, c := range s.clients() {
 			c.retire()
 		}

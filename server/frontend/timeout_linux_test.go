@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestKernelWatchesSessions: the kernel looks for the client of a session within the session's lease, and gives the
-// client up no sooner.
+// TestKernelWatchesSessions shows that keepalive and TCP_USER_TIMEOUT follow the shortest lease of the connection's
+// sessions. The kernel probes the client several times within the lease, and does not give it up before the lease ends.
 func TestKernelWatchesSessions(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -43,7 +43,7 @@ func TestKernelWatchesSessions(t *testing.T) {
 		{"", "", 300, 100, 0},
 		{"31000", ":1\r\n", 8, 8, 31_000},
 		{"2000", ":2\r\n", 1, 1, 2000},
-		{"60000", ":3\r\n", 1, 1, 2000}, // the shortest counts
+		{"60000", ":3\r\n", 1, 1, 2000}, // the shortest lease counts
 	} {
 		if step.lease != "" {
 			client.ask(step.reply, "SESSION.OPEN", "PX", step.lease, "CONNECTION")
@@ -54,7 +54,8 @@ func TestKernelWatchesSessions(t *testing.T) {
 	}
 }
 
-// TestVanishedIsNoClose: the kernel's reasons to give a client up are not those by which a client ends.
+// TestVanishedIsNoClose shows which errors of the socket mean that the kernel has given up an unreachable client. Other
+// errors mean that the client has ended the connection.
 func TestVanishedIsNoClose(t *testing.T) {
 	for errno, vanished := range map[syscall.Errno]bool{
 		syscall.ETIMEDOUT: true, syscall.EHOSTUNREACH: true, syscall.ENETUNREACH: true, syscall.ECONNRESET: false,

@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
-// certificate signs itself, for "localhost".
+// certificate returns a self-signed certificate for "localhost", and a pool with it.
 func certificate(t *testing.T) (tls.Certificate, *x509.CertPool) {
 	own := protocoltest.Sign(t, x509.Certificate{
 		DNSNames: []string{"localhost"}, IsCA: true, BasicConstraintsValid: true,
@@ -56,7 +56,7 @@ func TestTLS(t *testing.T) {
 	require.Error(t, plain.Ping(t.Context()).Err())
 }
 
-// TestTLSHandshakeIsBounded: a client that connects and sends nothing is cut off.
+// TestTLSHandshakeIsBounded shows that a client that connects and sends nothing is disconnected after ten seconds.
 func TestTLSHandshakeIsBounded(t *testing.T) {
 	own, _ := certificate(t)
 	inBubble(t, Config{TLS: &tls.Config{Certificates: []tls.Certificate{own}}}, func(t *testing.T, s *testServer) {
@@ -68,8 +68,8 @@ func TestTLSHandshakeIsBounded(t *testing.T) {
 	})
 }
 
-// TestTLSStrangersMakeRoom: without a password, clients that never begin a handshake shut no client
-// out.
+// TestTLSStrangersMakeRoom shows that even if no password is required, clients that do not begin the TLS handshake
+// cannot shut out others: new connections replace them.
 func TestTLSStrangersMakeRoom(t *testing.T) {
 	own, pool := certificate(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -78,7 +78,7 @@ func TestTLSStrangersMakeRoom(t *testing.T) {
 		client := func() *tls.Conn {
 			nc := tls.Client(s.silent(), &tls.Config{RootCAs: pool, ServerName: "localhost"})
 			require.NoError(t, nc.Handshake())
-			synctest.Wait() // the server has seen its end, too
+			synctest.Wait() // the server has completed it, too
 			return nc
 		}
 		first := client()
@@ -95,8 +95,8 @@ func TestTLSStrangersMakeRoom(t *testing.T) {
 	})
 }
 
-// TestTLSSlowReader: TLS cannot write again after a write that timed out, so a client gets the long
-// time at once.
+// TestTLSSlowReader shows that over TLS a client that does not read has at least 30 seconds, even if more than
+// MaxOutputBytes are unread. TLS cannot continue after a write has timed out, so there is no shorter first deadline.
 func TestTLSSlowReader(t *testing.T) {
 	own, pool := certificate(t)
 	synctest.Test(t, func(t *testing.T) {

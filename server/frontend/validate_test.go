@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// testCompiler is a compiler that calls compile, and remembers what compiled.
+// testCompiler is a compiler that calls compile, and records what compiled.
 type testCompiler struct {
 	compile  func(source string) error
 	compiled sync.Map
@@ -50,7 +50,7 @@ func TestScriptsRemembersWhatCompiled(t *testing.T) {
 	}
 	require.Equal(t, 1+3, compiled)
 
-	// A script in use stays, however many others are compiled.
+	// A script in use stays in the cache, however many others are compiled.
 	for i := range 10 * compileCacheSize {
 		require.NoError(t, s.check(fmt.Append(nil, i)))
 		if i%(compileCacheSize/2) == 0 {
@@ -63,7 +63,8 @@ func TestScriptsRemembersWhatCompiled(t *testing.T) {
 	require.False(t, s.has(sha1.Sum([]byte("0"))))
 }
 
-// TestBadScriptsStayOnThisNode: nothing is proposed for a source that does not compile.
+// TestBadScriptsStayOnThisNode shows that nothing is proposed for a script that does not compile or has a wrong number
+// of keys.
 func TestBadScriptsStayOnThisNode(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
 		cl := s.cluster
@@ -83,7 +84,8 @@ func TestBadScriptsStayOnThisNode(t *testing.T) {
 	})
 }
 
-// Large sources are compiled one at a time. Small sources and known sources do not wait.
+// TestLargeSourcesTakeTurns shows that large sources are compiled one at a time. Small sources, and sources in the
+// cache, do not wait.
 func TestLargeSourcesTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		large := func(n byte) []byte { return bytes.Repeat([]byte{n}, largeSource) }
@@ -112,7 +114,8 @@ func TestLargeSourcesTakeTurns(t *testing.T) {
 	})
 }
 
-// What stands before a large source in a pipeline does not wait for the compiler.
+// TestPipelineGoesBeforeLargeSources shows that the commands before a large source in a pipeline run before it is
+// compiled.
 func TestPipelineGoesBeforeLargeSources(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
 		cl := s.cluster
@@ -133,7 +136,8 @@ func TestPipelineGoesBeforeLargeSources(t *testing.T) {
 	})
 }
 
-// TestFullDisk: while the disks are nearly full, what adds data and what is large does not reach the log.
+// TestFullDisk shows that while the disks are nearly full, commands that add data and large commands do not reach the
+// log. Reads and deletions are served.
 func TestFullDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cl := newCluster()

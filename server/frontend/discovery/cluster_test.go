@@ -15,7 +15,7 @@ func member(n string) replica.Member {
 	return replica.Member{ID: "n" + n, Name: "n" + n, Voter: true, PeerAddr: host + ":7379", ClientAddr: host + ":6379"}
 }
 
-// shardOf is what a cluster of the given members looks like; the first leads.
+// shardOf returns the shard of a cluster with these members, of which the first leads.
 func shardOf(cfg Config, members ...replica.Member) *shard {
 	d := New(cfg, func() replica.Status {
 		return replica.Status{ID: "n1", Name: "n1", Term: 3, Committed: 42, Members: members}
@@ -24,8 +24,8 @@ func shardOf(cfg Config, members ...replica.Member) *shard {
 	return d.shard()
 }
 
-// A follower that is silent is listed as failed, and no client is sent to it. A node whose address is
-// not known is not listed.
+// TestClusterLeavesOutWhoIsSilent shows that a silent follower is listed as failed and is not in CLUSTER SLOTS, and
+// that a node whose address is unknown is not listed.
 func TestClusterLeavesOutWhoIsSilent(t *testing.T) {
 	quiet, unknown := member("2"), member("3")
 	quiet.Silent, quiet.LogIndex, unknown.ClientAddr = true, 40, ""
@@ -47,7 +47,8 @@ func TestClusterLeavesOutWhoIsSilent(t *testing.T) {
 		clusterReplicas(s, [][]byte{nil, nil, []byte(nodeID("n2"))}).Str)
 }
 
-// A name in the advertised address is given in every place where Redis has a name or an IP address.
+// TestClusterWithNames shows that a host name in the advertised address is returned wherever Redis has a name or an IP
+// address.
 func TestClusterWithNames(t *testing.T) {
 	m := member("1")
 	m.ClientAddr = "n1.example:6379"
@@ -62,7 +63,8 @@ func TestClusterWithNames(t *testing.T) {
 	}, clusterShards(s, nil).Elems[0].Elems[3].Elems[0].Elems[:10])
 }
 
-// Before a node has heard of a leader there is no shard, and CLUSTER NODES has no master.
+// TestClusterBeforeTheFirstLeader shows that before a node has heard of a leader, there is no shard, and CLUSTER NODES
+// has no master.
 func TestClusterBeforeTheFirstLeader(t *testing.T) {
 	s := shardOf(Config{}, replica.Member{}, member("1"), member("2"))
 	s.serves = false
@@ -74,7 +76,8 @@ func TestClusterBeforeTheFirstLeader(t *testing.T) {
 		"cluster_state:fail\r\ncluster_slots_assigned:0\r\ncluster_slots_ok:0\r\ncluster_slots_pfail:0\r\n")
 }
 
-// The leader knows how far away the others are, and which timeouts that needs.
+// TestNodesTooFarApartAreATrouble shows that the leader reports a round trip that is too long for the timeouts, and the
+// timeouts that it needs.
 func TestNodesTooFarApartAreATrouble(t *testing.T) {
 	st := replica.Status{ID: "n1", RoundTrip: 151 * time.Millisecond}
 	d := New(Config{}, func() replica.Status { return st })

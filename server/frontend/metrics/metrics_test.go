@@ -27,7 +27,7 @@ import (
 	"github.com/holdfast/holdfast/server/tracking"
 )
 
-// metricsDocument is ../../METRICS.md.
+// metricsDocument returns the text of METRICS.md.
 func metricsDocument() string {
 	var b strings.Builder
 	b.WriteString(`# Metrics
@@ -54,7 +54,7 @@ func TestMetricsDocument(t *testing.T) {
 	require.Equal(t, protocoltest.Golden(t, "../../METRICS.md", got), got, "run 'make rewrite' and look at the change")
 }
 
-// node is a node that leads three, with an empty state.
+// node is a Backend that leads a cluster of three, with an empty state.
 type node struct {
 	fsm.Machine
 	status  replica.Status
@@ -99,7 +99,8 @@ func newRegistry(n *node) *Registry {
 	})
 }
 
-// TestMetricsAreNumbers: a counter or gauge has a number and a help, and a row has a single source.
+// TestMetricsAreNumbers shows that a counter or gauge has a number and a help text, and that each row has a single
+// source.
 func TestMetricsAreNumbers(t *testing.T) {
 	for _, leading := range []bool{true, false} {
 		r := newRegistry(newNode()).report()
@@ -135,7 +136,8 @@ func TestHuman(t *testing.T) {
 	}
 }
 
-// TestResetStatForgetsAll: CONFIG RESETSTAT resets all counters that Redis resets.
+// TestResetStatForgetsAll shows that CONFIG RESETSTAT resets all counters that Redis resets, and not the number of
+// blocked clients.
 func TestResetStatForgetsAll(t *testing.T) {
 	r := newRegistry(newNode())
 	for _, c := range r.cfg.Commands {
@@ -156,7 +158,7 @@ func TestResetStatForgetsAll(t *testing.T) {
 	require.EqualValues(t, 1, r.Blocked.Load(), "these wait still")
 }
 
-// The steps of LATENCY HISTOGRAM are Redis's.
+// TestStepsAreRedis shows that the buckets of LATENCY HISTOGRAM have Redis's limits.
 func TestStepsAreRedis(t *testing.T) {
 	var micros []uint64
 	for i := range timeSteps {
@@ -167,7 +169,8 @@ func TestStepsAreRedis(t *testing.T) {
 	}, micros[:20])
 }
 
-// A time is in the least step that holds it, and a fine step is off by a sixteenth at most.
+// TestStepsHoldTimes shows that a time is counted in the lowest step that holds it, and that the limit of its fine step
+// is above it by a sixteenth at most.
 func TestStepsHoldTimes(t *testing.T) {
 	times := []uint64{0, 1, 15, 16, 17, 31, 32, 1000, 1023, 1024, 1031, 1032, 16511, 16512, 1 << 40}
 	for range 1000 {
@@ -195,7 +198,7 @@ func TestPercentiles(t *testing.T) {
 	require.Equal(t, []string{"507.903", "1015.807", "1015.807"}, p)
 }
 
-// Connections note their times while others reset the counters.
+// TestTimesBesideAReset records times while others reset the counters, for the race detector.
 func TestTimesBesideAReset(t *testing.T) {
 	var r Command
 	var all sync.WaitGroup
@@ -210,7 +213,7 @@ func TestTimesBesideAReset(t *testing.T) {
 	all.Wait()
 }
 
-// TestRates: INFO tells what there was per second in the latest 1.6 seconds, whenever it is asked.
+// TestRates shows that the rates of INFO are averages over the last 1.6 seconds, whenever INFO is sent.
 func TestRates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newRegistry(newNode())
@@ -219,7 +222,7 @@ func TestRates(t *testing.T) {
 			r := s.perSecond(time.Now())
 			return fmt.Sprintf("%.0f %.0f %.0f", r.commands, r.in, r.out)
 		}
-		// 34 bytes a command, and 5 the reply.
+		// A command has 34 bytes, and its reply 5.
 		set := func() {
 			s.BytesIn.Add(34)
 			s.NoteRates(time.Now())
@@ -243,7 +246,7 @@ func TestRates(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		require.Equal(t, "0 0 0", shown())
 
-		// What came at once, long ago, is not of late, even if nothing was counted since.
+		// An earlier burst is not in the rates, even if nothing was counted since.
 		burst := func() {
 			for range 1000 {
 				set()
@@ -267,7 +270,7 @@ func TestRates(t *testing.T) {
 	})
 }
 
-// registry is what a scrape asks.
+// registry returns a registry with the metrics of s.
 func registry(t *testing.T, s *Registry) prometheus.Gatherer {
 	t.Helper()
 	r := prometheus.NewPedanticRegistry()
@@ -275,7 +278,7 @@ func registry(t *testing.T, s *Registry) prometheus.Gatherer {
 	return r
 }
 
-// gather is a scrape: by the family, the values by those of the labels.
+// gather scrapes s, and returns for each family the values by their labels.
 func gather(t *testing.T, s *Registry) map[string]map[string]float64 {
 	t.Helper()
 	families, err := registry(t, s).Gather()
@@ -295,7 +298,8 @@ func gather(t *testing.T, s *Registry) map[string]map[string]float64 {
 	return found
 }
 
-// TestPrometheusNames: every number of INFO has a name that Prometheus's linter accepts, or is left out on purpose.
+// TestPrometheusNames shows that every number of INFO has a name that Prometheus's linter accepts, or is left out on
+// purpose.
 func TestPrometheusNames(t *testing.T) {
 	s := newRegistry(newNode())
 	problems, err := testutil.CollectAndLint(s.Collector())
@@ -334,7 +338,7 @@ func TestPrometheusNames(t *testing.T) {
 	}
 }
 
-// TestPrometheusCountsFromZero: what an alert looks for is there before the first error.
+// TestPrometheusCountsFromZero shows that the error prefixes in alerts.yaml are exported before the first error.
 func TestPrometheusCountsFromZero(t *testing.T) {
 	rules := protocoltest.ReadFile(t, filepath.Join("..", "..", "monitoring", "alerts.yaml"))
 	named := regexp.MustCompile(`prefix="(\w+)"`).FindAllStringSubmatch(rules, -1)
@@ -344,7 +348,7 @@ func TestPrometheusCountsFromZero(t *testing.T) {
 	}
 }
 
-// TestPrometheusHistogram: a bucket counts what took no longer than its limit.
+// TestPrometheusHistogram shows that a bucket counts the times up to its limit, inclusive.
 func TestPrometheusHistogram(t *testing.T) {
 	r := &Command{}
 	for _, nanos := range []int{1, 1031, 1032, 20_000, 1 << 62} {
@@ -357,11 +361,12 @@ func TestPrometheusHistogram(t *testing.T) {
 	require.Equal(t, uint64(4), buckets[66047e-9])
 }
 
-// TestPrometheusFollowers: the leader says how far each other member is, also one that is silent; a follower does not.
+// TestPrometheusFollowers shows that the leader exports the lag of each other member, including a silent one, and that
+// a follower exports none.
 func TestPrometheusFollowers(t *testing.T) {
 	n := newNode()
 	n.status.Members[1].LogIndex, n.status.Members[2].LogIndex = 43, 40
-	n.status.Followers = n.status.Followers[1:] // n3 answers
+	n.status.Followers = n.status.Followers[1:] // only n3 answers
 	s := newRegistry(n)
 	found := gather(t, s)
 	require.Equal(t, map[string]float64{"n2": 0, "n3": 2}, found["holdfast_raft_follower_lag_entries"])

@@ -10,7 +10,8 @@ import (
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
-// Slow events are one a second, the slowest, and 160 of a kind.
+// TestLatencyEvents shows that of the slow events of a kind, LATENCY keeps the slowest of each second, and at most
+// maxSamples.
 func TestLatencyEvents(t *testing.T) {
 	l := NewSlowlog()
 	ask := func(f func(*Slowlog, [][]byte) protocol.Value, words ...string) protocol.Value {
@@ -45,8 +46,8 @@ func TestLatencyEvents(t *testing.T) {
 	require.Equal(t, defaultSlowEntries, l.count())
 }
 
-// The slow log has the latest entries, the newest first, while its limit changes. A full one takes the next entry
-// without an allocation.
+// TestSlowlog shows that the slow log returns the latest entries, newest first, while its limit changes, and that a
+// full one takes the next entry without an allocation.
 func TestSlowlog(t *testing.T) {
 	l := NewSlowlog()
 	get, _ := protocol.Lookup("get")
