@@ -26,7 +26,7 @@ func keysOf(t *testing.T, c replica.Captured) int {
 	return m.Survey(0).Keys()
 }
 
-// TestCaptureHasWhatWasAcknowledged, on every node, at once.
+// TestCaptureHasWhatWasAcknowledged: a capture on any node has every write that was acknowledged before it.
 func TestCaptureHasWhatWasAcknowledged(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		for i := range 20 {
@@ -41,8 +41,8 @@ func TestCaptureHasWhatWasAcknowledged(t *testing.T) {
 	})
 }
 
-// TestCaptureOnASlowFollower: the leader answers before the follower has what the other node and the leader have. The
-// follower waits for its own log, and says so if that takes too long.
+// TestCaptureOnASlowFollower: a write is acknowledged before a slow follower has it. A capture on the follower waits
+// for the follower's own log, and fails if that takes too long.
 func TestCaptureOnASlowFollower(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		leader, follower := c.Leader(), c.Followers()[0]
@@ -67,7 +67,7 @@ func TestCaptureOnASlowFollower(t *testing.T) {
 	})
 }
 
-// TestCaptureOfANodeThatIsCutOff is refused, unless it may be stale.
+// TestCaptureOfANodeThatIsCutOff: a capture on a node that is cut off fails, unless it may be stale.
 func TestCaptureOfANodeThatIsCutOff(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		require.Equal(t, protocol.OK, c.Leader().Do("SET", "k", "v"))

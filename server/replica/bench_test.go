@@ -20,7 +20,7 @@ import (
 	"github.com/holdfast/holdfast/server/store"
 )
 
-// realCluster is three replicas in this process, over loopback and real disks.
+// realCluster starts three replicas in this process, with connections over loopback and stores on disk.
 func realCluster(b *testing.B) (leader, follower *replica.Replica) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var parts sync.WaitGroup
@@ -95,7 +95,7 @@ func realCluster(b *testing.B) (leader, follower *replica.Replica) {
 	return leader, follower
 }
 
-// loop runs op by so many callers, b.N times in all.
+// loop has several callers run op, b.N times in all.
 func loop(b *testing.B, callers int, op func(caller, i int)) {
 	b.ReportAllocs()
 	b.ResetTimer()
@@ -113,7 +113,7 @@ func loop(b *testing.B, callers int, op func(caller, i int)) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "ops/s")
 }
 
-// BenchmarkPairs acquires a lock and releases it: an operation is both.
+// BenchmarkPairs measures an acquire and a release of a lock as one operation.
 func BenchmarkPairs(b *testing.B) {
 	leader, follower := realCluster(b)
 	for _, node := range []struct {
@@ -138,7 +138,6 @@ func BenchmarkPairs(b *testing.B) {
 	}
 }
 
-// BenchmarkReads reads one key.
 func BenchmarkReads(b *testing.B) {
 	leader, follower := realCluster(b)
 	require.NoError(b, leader.Execute(replicatest.Batch([]string{"set", "k", "v"})))

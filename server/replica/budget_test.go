@@ -16,12 +16,12 @@ import (
 	"github.com/holdfast/holdfast/server/store"
 )
 
-// heavy counts, and is most of what an entry may cost.
+// heavy is a script that increments a key, and uses most of an entry's budget.
 const heavy = "local n = redis.call('incr',KEYS[1]) for i=1,4000000 do end return n"
 
-// Clients that pipeline heavy scripts, on the leader and through a follower, hold up no other client: one with ordinary
-// commands is in the next entry or the one after. Their own pipelines are applied over several entries, each
-// command once and in order.
+// TestHeavyPipelinesHoldUpNobody: clients send pipelines of heavy scripts to the leader and to a follower. They do not
+// delay a client with ordinary commands, whose batch goes into the next entry or the one after it. The pipelines are
+// applied over several entries, each command once and in order.
 func TestHeavyPipelinesHoldUpNobody(t *testing.T) {
 	inBubble(t, patience, func(t *testing.T, c *replicatest.Cluster) {
 		leader, follower := c.Leader(), c.Followers()[0]
@@ -74,7 +74,8 @@ func TestHeavyPipelinesHoldUpNobody(t *testing.T) {
 	})
 }
 
-// The rest of a pipeline survives the leader, and nothing of it is applied twice.
+// TestRestSurvivesTheLeader: the leader dies while a pipeline is applied over several entries. The rest is applied
+// under the next leader, and no command is applied twice.
 func TestRestSurvivesTheLeader(t *testing.T) {
 	inBubble(t, patience, func(t *testing.T, c *replicatest.Cluster) {
 		leader, follower := c.Leader(), c.Followers()[0]
@@ -94,8 +95,8 @@ func TestRestSurvivesTheLeader(t *testing.T) {
 	})
 }
 
-// TestRestWithoutTime: a rest that would be proposed in the last quarter of a command's time, and might be applied when
-// nobody waits any more, is surely not applied.
+// TestRestWithoutTime: in the last quarter of a command's time, the rest of a batch is not proposed, since nobody might
+// wait for its replies. It gets the error that it was not applied.
 func TestRestWithoutTime(t *testing.T) {
 	inBubble(t, patience, func(t *testing.T, c *replicatest.Cluster) {
 		leader := c.Leader()
@@ -106,8 +107,8 @@ func TestRestWithoutTime(t *testing.T) {
 	})
 }
 
-// TestRunningBatchIsWaitedFor: a batch that the state machine runs has its true reply, also behind the time limit, on
-// the leader and through a follower. What stands behind the batch does not wait longer than it may.
+// TestRunningBatchIsWaitedFor: a batch that the state machine is running gets its true reply even after its time limit,
+// on the leader and through a follower. A batch behind it times out as usual.
 func TestRunningBatchIsWaitedFor(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		leader, follower := c.Leader(), c.Followers()[0]
@@ -130,10 +131,11 @@ func TestRunningBatchIsWaitedFor(t *testing.T) {
 	})
 }
 
-// TestLargeBatchesHoldUpNobody: large batches, each with an entry of its own, hold up no small one, on the leader and
-// through a follower: it goes into the next entry. All of them are applied in the end.
+// TestLargeBatchesHoldUpNobody: large batches, each with an entry of its own, delay no small batch, on the leader or
+// through a follower. The small batch goes into the next entry. In the end all large batches are applied.
 func TestLargeBatchesHoldUpNobody(t *testing.T) {
-	// The entry in flight and that of the batch. That of large ones behind it may be applied by when the test looks.
+	// The entry in flight, the entry of the small batch, and an entry of large ones that may be applied before the test
+	// reads the index.
 	const most = 3
 	for _, size := range []int{900_000, 2_000_000} {
 		inBubble(t, patience, func(t *testing.T, c *replicatest.Cluster) {
@@ -165,7 +167,8 @@ func TestLargeBatchesHoldUpNobody(t *testing.T) {
 	}
 }
 
-// A long read that loses its leader when its turn has come gives the turn back.
+// TestHeavyReadThatFailsGivesItsTurnBack: a long read gets its turn after its node has lost the leadership. It releases
+// the turn, and the next leader answers it.
 func TestHeavyReadThatFailsGivesItsTurnBack(t *testing.T) {
 	inBubble(t, patience, func(t *testing.T, c *replicatest.Cluster) {
 		leader := c.Node("n1")
@@ -191,7 +194,8 @@ func TestHeavyReadThatFailsGivesItsTurnBack(t *testing.T) {
 	})
 }
 
-// Reads that take long take turns, on the leader and through a follower, and other reads do not wait for them.
+// TestHeavyReads: reads that take long take turns, on the leader and through a follower. Other reads do not wait for
+// them.
 func TestHeavyReads(t *testing.T) {
 	inBubble(t, patience, func(t *testing.T, c *replicatest.Cluster) {
 		leader, follower := c.Leader(), c.Followers()[0]
@@ -230,7 +234,7 @@ func TestHeavyReads(t *testing.T) {
 	})
 }
 
-// heavyReads is a batch of reads that takes turns.
+// heavyReads returns a batch with the same read n times.
 func heavyReads(n int, words ...string) *replica.Batch {
 	commands := make([][]string, n)
 	for i := range commands {
@@ -241,8 +245,8 @@ func heavyReads(n int, words ...string) *replica.Batch {
 	return u
 }
 
-// A small request with a large reply, repeated in a pipeline, takes a bounded memory: the last reads get no room, and
-// the client's node makes them again when the client has taken the replies before.
+// TestRepliesOfHeavyReadsAreBounded: a pipeline repeats a small request with a large reply. The memory of its replies
+// is bounded: the last reads get ErrNoRoom. As a client's node does, the test sends these reads again.
 func TestRepliesOfHeavyReadsAreBounded(t *testing.T) {
 	const elements, reads, replyBytes = 5000, 100, 8 << 20
 	inBubble(t, func(c *replica.Config) { c.Limits.ReplyBytes = replyBytes }, func(t *testing.T, c *replicatest.Cluster) {
@@ -271,7 +275,8 @@ func TestRepliesOfHeavyReadsAreBounded(t *testing.T) {
 	})
 }
 
-// A read whose turn does not come says so, through a follower, too: there is a leader, and it answers.
+// TestHeavyReadWithoutATurn: a read that gets no turn in time returns ErrNoRoom, also through a follower: there is a
+// leader, and it answers.
 func TestHeavyReadWithoutATurn(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		leader, follower := c.Leader(), c.Followers()[0]
@@ -285,8 +290,9 @@ func TestHeavyReadWithoutATurn(t *testing.T) {
 	})
 }
 
-// A read of a lock among many whose leases ended together, of which each entry works off some, takes three entries, not all:
-// one with the time, one that may be under way, and one with the read.
+// TestReadsBesideABacklog: the leases of many locks have ended together, and each entry removes only some of them. A
+// read of one of these locks waits for few entries, and not for the removal of all: one entry with the time, one that
+// may be in flight, and one with the read.
 func TestReadsBesideABacklog(t *testing.T) {
 	inBubble(t, patience, func(t *testing.T, c *replicatest.Cluster) {
 		leader := c.Leader()

@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast/holdfast/server/members"
 )
 
-// censusOf is the census of a leader that is alone with a node n2.
+// censusOf returns the census of a leader that knows no members, and the number of questions that it has sent.
 func censusOf(confirm func(deadline time.Time) error) (c *census, asked *int) {
 	asked = new(int)
 	c = newCensus(censusConfig{
@@ -30,8 +30,9 @@ func censusOf(confirm func(deadline time.Time) error) (c *census, asked *int) {
 	return c, asked
 }
 
-// TestCensusOfAFormerLeader: who does not lead any more, and does not know yet, answers no question, as nodes have
-// renewed their leases with the next leader, and renews no lease, as the next leader counts from its election.
+// TestCensusOfAFormerLeader: a deposed leader that does not know it yet answers no question, since nodes may have
+// renewed their leases with the next leader. It renews no lease either, since the next leader counts leases from its
+// own election.
 func TestCensusOfAFormerLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		replaced := errors.New("another leads")
@@ -52,8 +53,8 @@ func TestCensusOfAFormerLeader(t *testing.T) {
 	})
 }
 
-// TestCensusJudgesByItsBeginning: the leadership check proves what the leader knew when the check began. A lease that
-// ends meanwhile lasted then, so its node is asked.
+// TestCensusJudgesByItsBeginning: the leadership check confirms the leases that the leader knew when the check began. A
+// lease that expires during the check counts, and its node is asked.
 func TestCensusJudgesByItsBeginning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var check time.Duration
@@ -64,7 +65,7 @@ func TestCensusJudgesByItsBeginning(t *testing.T) {
 		n2 := protocol.Incarnation{Node: "n2", Epoch: 1}
 		_, err := c.ask(n2, "", time.Now().Add(time.Minute))
 		require.NoError(t, err)
-		for i, want := range []int{1, 1} { // then the lease has ended before the check begins
+		for i, want := range []int{1, 1} { // in the second row the lease expires before the check begins
 			check = countedFor + time.Second
 			answers, err := c.ask(protocol.Incarnation{Node: "n3"}, "who", time.Now().Add(time.Minute))
 			require.NoError(t, err)

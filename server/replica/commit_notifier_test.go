@@ -18,10 +18,10 @@ import (
 	"github.com/holdfast/holdfast/server/store"
 )
 
-// hearing is what the nodes of a cluster heard, and when.
+// hearing records the messages that each node has received, and when.
 type hearing struct {
 	mu    sync.Mutex
-	lives map[*[]heard]string // of each life of each node, the node's name
+	lives map[*[]heard]string // by the messages of a process: its node's name
 	on    func(node, payload string)
 }
 
@@ -30,8 +30,8 @@ type heard struct {
 	at      time.Time
 }
 
-// newSubscribedCluster starts a cluster whose nodes pass messages to h, and learn of commits only from entries and
-// commit notifications. Messages take hop from node to node.
+// newSubscribedCluster starts a cluster whose nodes record their messages in h. The nodes learn of commits only from
+// later entries and commit notifications. A packet between nodes takes hop.
 func newSubscribedCluster(t *testing.T, h *hearing, hop time.Duration,
 	configure func(*replica.Config),
 ) *replicatest.Cluster {
@@ -66,11 +66,11 @@ func (h *hearing) hear(node string, all *[]heard, events []event.Event) {
 	}
 }
 
-// last is what a node heard last, in all its lives.
+// last returns the newest message that any process of the node has received.
 func (h *hearing) last(node string) (last heard) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for all, name := range h.lives { // unordered: the latest is wanted
+	for all, name := range h.lives { // unordered: a maximum
 		if n := len(*all); name == node && n > 0 && (*all)[n-1].at.After(last.at) {
 			last = (*all)[n-1]
 		}
@@ -82,10 +82,10 @@ func subscribe(nodes ...*replicatest.Node) {
 	for _, n := range nodes {
 		n.Replica().Listen(event.InMessages)
 	}
-	time.Sleep(time.Second) // the leader is told
+	time.Sleep(time.Second) // until the leader has the subscriptions
 }
 
-// warm makes connections, so that entries and heartbeats wait for no dial.
+// warm has connections made, so that later entries and heartbeats wait for no dial.
 func warm(c *replicatest.Cluster) {
 	for range 100 {
 		c.Leader().Do("SET", "k", "v")
@@ -95,8 +95,8 @@ func warm(c *replicatest.Cluster) {
 
 const hop = 5 * time.Millisecond
 
-// TestSubscribedFollowersLearnOfCommitsAtOnce: a subscribed follower learns of a commit one hop after the leader's
-// client is answered. To other followers nothing is sent.
+// TestSubscribedFollowersLearnOfCommitsAtOnce: a subscribed follower learns of a commit one hop after the leader has
+// answered its client. The leader sends no notification to other followers.
 func TestSubscribedFollowersLearnOfCommitsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h hearing
@@ -117,12 +117,12 @@ func TestSubscribedFollowersLearnOfCommitsAtOnce(t *testing.T) {
 			require.Less(t, deaf.Replica().Status().Applied, leader.Replica().Status().Applied)
 			time.Sleep(time.Duration(i) * time.Millisecond)
 		}
-		// A client of the follower is answered by the leader, and the others hear as soon.
+		// When the leader's reply reaches a follower's client, the notification has reached the subscribed follower.
 		require.Equal(t, protocol.KindInteger, deaf.Do("PUBLISH", "ch", "of a follower").Kind)
 		synctest.Wait()
 		require.Equal(t, "of a follower", h.last(listener.Name).payload)
 
-		// Parked clients are a reason of their own.
+		// Waiting clients are another reason to subscribe.
 		listener.Replica().SubscribeCommits(true)
 		listener.Replica().Listen(0)
 		time.Sleep(time.Second)
@@ -138,8 +138,8 @@ func TestSubscribedFollowersLearnOfCommitsAtOnce(t *testing.T) {
 	})
 }
 
-// TestSlowFollowerLearnsOfCommitsWithItsLog: a follower whose disk or line is slower than the majority's hears one hop
-// after it has acknowledged the entry.
+// TestSlowFollowerLearnsOfCommitsWithItsLog: the leader notifies a follower with a slower disk or link than the
+// majority's as soon as that follower has acknowledged the entry.
 func TestSlowFollowerLearnsOfCommitsWithItsLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h hearing
@@ -156,8 +156,8 @@ func TestSlowFollowerLearnsOfCommitsWithItsLog(t *testing.T) {
 	})
 }
 
-// TestFollowersHearThoughTheLeadersDiskIsSlow: followers acknowledge an entry long before the leader has it on its
-// own disk, and hear one hop after the leader's client is answered.
+// TestFollowersHearThoughTheLeadersDiskIsSlow: the followers acknowledge an entry long before the leader's own disk has
+// it. They get the notification one hop after the leader has answered its client.
 func TestFollowersHearThoughTheLeadersDiskIsSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h hearing
@@ -178,7 +178,7 @@ func TestFollowersHearThoughTheLeadersDiskIsSlow(t *testing.T) {
 	})
 }
 
-// TestNextLeaderKnowsTheSubscribers: a follower subscribes again when the link is made.
+// TestNextLeaderKnowsTheSubscribers: a follower subscribes again when it has made a link to the next leader.
 func TestNextLeaderKnowsTheSubscribers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h hearing
@@ -210,7 +210,7 @@ func TestNextLeaderKnowsTheSubscribers(t *testing.T) {
 	})
 }
 
-// TestCommitNotificationOfADeposedLeader: a notification that arrives when another node leads changes nothing.
+// TestCommitNotificationOfADeposedLeader: a notification that arrives when another node leads has no effect.
 func TestCommitNotificationOfADeposedLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h hearing
@@ -221,11 +221,12 @@ func TestCommitNotificationOfADeposedLeader(t *testing.T) {
 		warm(c)
 		h.on = func(node, payload string) {
 			if node == old.Name {
-				c.Net.Delay(old.Name, held.Name, 20*time.Second) // the node has acknowledged; the notification comes now
+				c.Net.Delay(old.Name, held.Name, 20*time.Second) // after the acknowledgement, before the notification
 			}
 		}
 		c.Net.Delay(next.Name, old.Name, hop) // the held node's acknowledgement completes the majority
-		// The notification may have gone when the acknowledgement came, before this leader applied the entry.
+		// The notification may be sent at the acknowledgement, before this leader applies the entry and the delay is
+		// set. Then try again.
 		for i := 0; ; i++ {
 			payload := fmt.Sprint(i)
 			old.Do("PUBLISH", "ch", payload)
@@ -252,8 +253,8 @@ func TestCommitNotificationOfADeposedLeader(t *testing.T) {
 	})
 }
 
-// TestCommitNotificationsOverFaults: leaders change, lines are cut, and tails of logs differ, while all are subscribed.
-// No node hears a message twice or in another order than the others, and the states stay the same.
+// TestCommitNotificationsOverFaults: leaders change, links are cut, and the ends of logs differ, while all nodes are
+// subscribed. No node receives a message twice, or in another order than the others, and the states stay equal.
 func TestCommitNotificationsOverFaults(t *testing.T) {
 	for seed := range int64(6) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -291,8 +292,8 @@ func TestCommitNotificationsOverFaults(t *testing.T) {
 	}
 }
 
-// sameOrder checks that all lives of all nodes heard the same, as far as they heard: each heard a part of one
-// sequence without repetition.
+// sameOrder requires that the processes of all nodes have received their messages in one order, without repetition. A
+// process may lack messages.
 func sameOrder(t *testing.T, h *hearing) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -15,8 +15,8 @@ import (
 	"github.com/holdfast/holdfast/server/store/storetest"
 )
 
-// forget has a follower and the leader acknowledge a write, and the other two nodes elect a leader without the write:
-// the follower's disk has lost what it had synced. The former leader, which forget returns, has applied the write, and
+// forget has the leader and a follower acknowledge a write, and then gives the follower an older copy of its disk. The
+// other two nodes elect a leader without the write. forget returns the former leader, which has applied the write, and
 // is cut off.
 func forget(t *testing.T, c *replicatest.Cluster, captured bool) *replicatest.Node {
 	t.Helper()
@@ -51,8 +51,9 @@ func ends(t *testing.T, n *replicatest.Node) {
 	require.FailNow(t, "it runs on", n.Name)
 }
 
-// A node whose applied entries another leader would replace ends: it would differ from the others for good. Started
-// again it has applied nothing of them, and follows, unless they are in its snapshot: then it ends each time.
+// TestAppliedEntriesAreNotReplaced: a node ends if a leader would replace entries that the node has applied, since its
+// state would differ for good. After a restart it has applied none of them, and follows. If they are in its snapshot,
+// it ends at each start.
 func TestAppliedEntriesAreNotReplaced(t *testing.T) {
 	for _, captured := range []bool{false, true} {
 		for _, trailing := range []uint64{1, 100} {
@@ -83,8 +84,8 @@ func TestAppliedEntriesAreNotReplaced(t *testing.T) {
 	}
 }
 
-// The leader tells once that a member has lost what the member had acknowledged, counts that no more, and refuses the
-// member. A member that was killed, or lost its power, has lost nothing; and in another leadership nothing is known.
+// TestShortenedLog: the leader reports once that a member has lost entries that it had acknowledged, and refuses the
+// member. A member that was killed or lost its power has lost nothing, and is not reported.
 func TestShortenedLog(t *testing.T) {
 	for name, row := range map[string]struct {
 		put  func(n *replicatest.Node, copied *storetest.Disk)

@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast/holdfast/server/replica/replicatest"
 )
 
-// TestWaitersOfAKilledNode: a node whose process is gone gives up its places in queues within seconds, for keys and
-// for locks, also under the next leader. A node that is only cut off keeps them for as long as ever.
+// TestWaitersOfAKilledNode: the clients of a node whose process has died lose their places in the queues of keys and
+// locks within seconds, even if the node led. The clients of a node that is only cut off keep them for AbsentAfter.
 func TestWaitersOfAKilledNode(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -36,7 +36,7 @@ func TestWaitersOfAKilledNode(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			inBubble(t, nil, func(t *testing.T, cluster *replicatest.Cluster) {
 				leader := cluster.Leader()
-				time.Sleep(time.Minute) // it sleeps as long as no client waits
+				time.Sleep(time.Minute) // no checks run while no client waits
 				followers := cluster.Followers()
 				node, other := followers[0], followers[1]
 				if c.leads {
@@ -50,7 +50,7 @@ func TestWaitersOfAKilledNode(t *testing.T) {
 				time.Sleep(c.after)
 				require.Equal(t, protocol.Integer(0), other.Do(words("lock-command 1 0 0 lock.release k me")...))
 				require.Equal(t, c.gone, other.Do("LOCK.CHECK", "k", "you").IsNull())
-				// The element goes to the first that waits: two are needed if the node is there.
+				// An element goes to the first waiter. If the faulty node's client still waits, two elements are taken.
 				other.Do("RPUSH", "q", "x")
 				require.Equal(t, protocol.Integer(0), other.Do("LLEN", "q"))
 				other.Do("RPUSH", "q", "y")
@@ -64,8 +64,8 @@ func TestWaitersOfAKilledNode(t *testing.T) {
 	}
 }
 
-// TestWaitersOfAPreviousLife: a node that is back at once, and is never silent, gives up the places of the clients that
-// it had before.
+// TestWaitersOfAPreviousLife: a node that restarts at once, and is never silent, removes the places of its former
+// process's clients.
 func TestWaitersOfAPreviousLife(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		node, other := c.Followers()[0], c.Followers()[1]
@@ -80,14 +80,14 @@ func TestWaitersOfAPreviousLife(t *testing.T) {
 	})
 }
 
-// TestSilenceAfterAPause: a process that did not run for a while, because the machine slept, say, heard of no other
-// node meanwhile, and of no leader. That counts as no silence: the leader drops no clients of other nodes, and a node
-// without a leader sends none of its clients away, until the time has passed anew.
+// TestSilenceAfterAPause: a process that was suspended has heard of no other node and of no leader meanwhile. That does
+// not count as silence. Until the whole time has passed again, a leader drops no clients of other nodes, and a node
+// without a leader dismisses none of its own.
 func TestSilenceAfterAPause(t *testing.T) {
 	const long = replica.DefaultAbsentAfter
 	for _, c := range []struct {
 		name         string
-		pause, after time.Duration // the time without a look, and the time with one each second
+		pause, after time.Duration // the time without a check, and the time with one each second
 		gone         bool
 	}{
 		{"no pause", time.Second, long, true},
@@ -121,7 +121,7 @@ func TestSilenceAfterAPause(t *testing.T) {
 	}
 }
 
-// park has a client of n wait for an element, and returns what the client is told.
+// park has a client of n wait for an element, and returns the channel of its reply.
 func park(t *testing.T, n *replicatest.Node) <-chan protocol.Value {
 	told := make(chan protocol.Value, 1)
 	waiters := n.Replica().Clients().Waiters

@@ -14,16 +14,16 @@ import (
 
 const roomOfDisk = 1 << 40
 
-// TestFullDisks: while the disks of the leader or of too many others are nearly full, no node takes data, nodes with
-// room and without know that, releases go on, and large entries are rare. When there is room again, all is as before. A
-// leader without room gives up the leadership if a majority has room.
+// TestFullDisks: while the disk of the leader is nearly full, or the disks of so many others that no majority has room,
+// every node refuses data. Deletions go on, and the bytes of entries are limited. When there is room again, data is
+// taken. A leader without room transfers its leadership if a majority has room.
 func TestFullDisks(t *testing.T) {
 	inBubble(t, patience, func(t *testing.T, c *replicatest.Cluster) {
 		leader, followers := c.Leader(), c.Followers()
 		free := make(map[*replicatest.Node]uint64)
 		note := func(n *replicatest.Node, bytes uint64) {
 			free[n] = bytes
-			for range 4 { // until the status messages have told everybody
+			for range 4 { // until status messages have reached all nodes
 				for n, bytes := range free {
 					n.Replica().NoteSpace(bytes, roomOfDisk)
 				}

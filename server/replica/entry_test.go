@@ -17,8 +17,8 @@ import (
 	"github.com/holdfast/holdfast/server/replica/replicatest"
 )
 
-// An entry that raft took in another term than the one whose clock stamped it
-// is void on every node: its stamp could end leases early.
+// TestEntryOfAnotherTermIsVoid: an entry with the stamp of one term that raft appends in another term is ignored on
+// every node. Its stamp could end leases early.
 func TestEntryOfAnotherTermIsVoid(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		leader := c.Leader()
@@ -33,8 +33,8 @@ func TestEntryOfAnotherTermIsVoid(t *testing.T) {
 	})
 }
 
-// A node that cannot apply an entry stops, and says why: it would have another
-// state than the rest.
+// TestNodeStopsAtWhatItCannotApply: a node that cannot apply an entry stops with the reason. Otherwise its state would
+// differ from the others'.
 func TestNodeStopsAtWhatItCannotApply(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		leader := c.Leader()
@@ -48,17 +48,17 @@ func TestNodeStopsAtWhatItCannotApply(t *testing.T) {
 				require.Len(t, events[replica.Failed](n), 1)
 			}
 		}
-		// The node that is left alone never learns that the entry is committed.
+		// The last running node may never learn that the entry is committed.
 		require.Nil(t, leader.Replica())
 		require.GreaterOrEqual(t, stopped, 2)
 	})
 }
 
-// lonely is a stream to nobody.
+// lonely is a stream that reaches no node.
 type lonely struct {
 	closed context.Context
 	end    context.CancelFunc
-	err    error // of Accept at once
+	err    error // Accept returns it at once, if not nil
 }
 
 func newLonely() *lonely {
@@ -82,7 +82,7 @@ func (l *lonely) Dial(raft.ServerAddress, time.Duration) (net.Conn, error) { ret
 
 func (l *lonely) DialContext(context.Context, string) (net.Conn, error) { return nil, net.ErrClosed }
 
-// lastTerm stores no later term than that.
+// lastTerm is a store that fails to store a term above term.
 type lastTerm struct {
 	raft.StableStore
 	term uint64
@@ -97,12 +97,12 @@ func (s lastTerm) SetUint64(key []byte, value uint64) error {
 	return s.StableStore.SetUint64(key, value)
 }
 
-// TestNodeEndsForWhatItsPartsCannotDo: Run returns why, also if raft, which could not store a term, never ends. So
-// there is no bubble, whose goroutines must end.
+// TestNodeEndsForWhatItsPartsCannotDo: Run returns the error of a part that fails, even if raft never ends because it
+// could not store a term. So the test has no bubble, which would wait for all goroutines.
 func TestNodeEndsForWhatItsPartsCannotDo(t *testing.T) {
 	for name, c := range map[string]struct {
 		accept error
-		term   uint64 // the last that can be stored
+		term   uint64 // the last term that can be stored
 		want   string
 	}{
 		"a part":          {errBroken, 1 << 20, "accept links: broken"},

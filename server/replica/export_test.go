@@ -15,31 +15,31 @@ import (
 	"github.com/holdfast/holdfast/server/forward"
 )
 
-// Propose has an entry proposed that says it was stamped for term.
+// Propose proposes an entry as if it had been stamped for term.
 func (r *Replica) Propose(term uint64, entry []byte) { r.propose(term, entry) }
 
-// OnGreeting has this node take the greeting of another.
+// OnGreeting handles the greeting of another node.
 func (r *Replica) OnGreeting(m forward.Member) { r.onGreeting(m) }
 
-// IsMember reports whether this node takes what is forwarded over conn as the member's.
+// IsMember reports whether this node accepts batches over conn as the member's.
 func (r *Replica) IsMember(conn net.Conn, id string) bool { return r.isMember(conn, id) }
 
-// ProposeFirst proposes the first entry of a leadership once more.
+// ProposeFirst proposes the first entry of a leadership again.
 func (r *Replica) ProposeFirst() { r.leadership.proposeFirst(r.serving.Load().term) }
 
-// Look has the node compare what it does with what raft says.
+// Look has the leadership read raft's state.
 func (r *Replica) Look() { r.leadership.poke() }
 
-// Follow calls follow on a leader, as happens when raft has not yet told it that it leads.
+// Follow calls follow on a leader, as happens if raft has not reported the leadership yet.
 func (r *Replica) Follow() { r.leadership.follow() }
 
-// ServeAnew has this leader give all that waits to raft again.
+// ServeAnew has this leader pass all waiting batches to raft again.
 func (r *Replica) ServeAnew() { r.leadership.serveAnew() }
 
-// ProposeOwn has the requests of a batch applied as requests of the node itself.
+// ProposeOwn proposes a batch as requests of the node itself.
 func (r *Replica) ProposeOwn(b *Batch) error { return r.sessionsCluster().Propose(b.Body, b.Count) }
 
-// LogEntries is how many entries this node's log has.
+// LogEntries returns the number of entries in this node's log.
 func (r *Replica) LogEntries() int {
 	first, _ := r.config.Stores.Log.FirstIndex()
 	if first == 0 {
@@ -48,13 +48,14 @@ func (r *Replica) LogEntries() int {
 	return int(r.node.Last() - first + 1)
 }
 
-// Committed is as far as the node knows.
+// Committed returns the newest index that this node knows to be committed.
 func (r *Replica) Committed() (index uint64, known bool) { return r.committed() }
 
-// InFlight is how many entries this leader thinks are on their way.
+// InFlight returns how many entries this leader counts as in flight.
 func (r *Replica) InFlight() int { return int(r.serving.Load().inFlight.Load()) }
 
-// SendSnapshot sends this node's newest snapshot to another, as raft does to one that is behind.
+// SendSnapshot sends this node's newest snapshot to another node, as raft does to a follower that lacks truncated
+// entries.
 func (r *Replica) SendSnapshot(to string) (resp raft.InstallSnapshotResponse, err error) {
 	stored, err := r.config.Stores.Snapshots.List()
 	if err != nil {
@@ -77,7 +78,7 @@ func (r *Replica) SendSnapshot(to string) (resp raft.InstallSnapshotResponse, er
 	return resp, err
 }
 
-// SendTimeoutNow tells another node to stand for election.
+// SendTimeoutNow asks another node to stand for election at once.
 func (r *Replica) SendTimeoutNow(to string) error {
 	transport := raft.NewNetworkTransport(dialing{r.config.Peers.Raft, make(chan struct{})}, 1, time.Second, io.Discard)
 	defer transport.Close()
@@ -85,7 +86,7 @@ func (r *Replica) SendTimeoutNow(to string) error {
 	return transport.TimeoutNow(raft.ServerID(to), raft.ServerAddress(to), req, &raft.TimeoutNowResponse{})
 }
 
-// dialing is a stream over which connections only go out.
+// dialing is a stream that accepts no connections.
 type dialing struct {
 	raft.StreamLayer
 	closed chan struct{}
@@ -101,18 +102,18 @@ func (d dialing) Close() error {
 	return nil
 }
 
-// Serves reports whether this leader has the other node's link.
+// Serves reports whether this leader has a link of the other node.
 func (r *Replica) Serves(other *Replica) bool { return r.fromFollowers.Peer(other.origin) != nil }
 
-// ForgetApplied has the node think that it has not applied anything, until it applies something.
+// ForgetApplied has the node behave as if it had applied nothing, until it applies another entry.
 func (r *Replica) ForgetApplied() {
 	r.state.index.mu.Lock()
 	defer r.state.index.mu.Unlock()
 	r.state.index.value = 0
 }
 
-// ServeFormerTerm has the node serve as leader of the term before its own, as if it had lost and won an
-// election between two looks.
+// ServeFormerTerm has the node serve as the leader of the term before its own, as if it had lost and won an election
+// between two updates.
 func (r *Replica) ServeFormerTerm() {
 	stamp, offset := r.machine.Clock()
 	l := &leaderTerm{
@@ -127,44 +128,46 @@ func (r *Replica) ServeFormerTerm() {
 	notify(r.leadership.noted)
 }
 
-// Refused tells the node that its leader's port refused a connection.
+// Refused reports to the node that its leader's port has refused a connection.
 func (r *Replica) Refused() {
 	_, leader := r.node.Leader()
 	r.node.Refused(leader)
 }
 
-// HoldTurn keeps all from reading at length, until LetTurn.
+// HoldTurn occupies the turn of long reads, until LetTurn.
 func (r *Replica) HoldTurn() { r.reader.long <- struct{}{} }
 
-// LetTurn ends HoldTurn.
+// LetTurn releases the turn of HoldTurn.
 func (r *Replica) LetTurn() { <-r.reader.long }
 
-// LookForWaiters has the node look at who is silent, as it does each second, with a clock that is ahead by so much.
+// LookForWaiters runs the check for silent nodes that runs each second, with a clock that is ahead of the node's.
 func (r *Replica) LookForWaiters(ahead time.Duration) { r.waiting.check(time.Now().Add(ahead)) }
 
-// SawLeader reports whether a leader was seen since the node looked whether its clients wait for one in vain.
+// SawLeader reports whether there was a leader since the last check.
 func (r *Replica) SawLeader() bool { return r.waiting.led.Load() }
 
-// CheckLeadership is a check that read requests wait for; leads answers for raft when the check is confirmed.
+// CheckLeadership runs the leadership check that reads wait for. After the check is confirmed, it asks leads instead of
+// raft.
 func (r *Replica) CheckLeadership(ctx context.Context, leads func(term uint64) bool) error {
 	c := r.rounds.roundsConfig
 	c.leads = leads
 	return newRounds(c).check(ctx)
 }
 
-// SlowDown has this node take so long to apply an entry.
+// SlowDown has this node take the duration d longer to apply an entry.
 func (r *Replica) SlowDown(d time.Duration) {
 	synctest.Wait() // the node applies nothing while its machine is replaced
 	r.state.machine = slowMachine{r.state.machine, d}
 }
 
-// SlowDownBatches has this node take so long to run the last batch of an entry.
+// SlowDownBatches has this node take the duration d longer to run the last batch of an entry.
 func (r *Replica) SlowDownBatches(d time.Duration) {
-	synctest.Wait() // as in SlowDown
+	synctest.Wait() // see SlowDown
 	r.state.machine = slowBatches{slowMachine{r.state.machine, d}}
 }
 
-// slowBatches sleeps in front of the entry, as nobody may sleep in virtual time who holds the machine's mutex.
+// slowBatches sleeps before it applies the entry: in virtual time, no goroutine may sleep while it holds the machine's
+// mutex.
 type slowBatches struct{ slowMachine }
 
 func (m slowBatches) Apply(data []byte, sink fsm.Sink) error {

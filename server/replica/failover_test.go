@@ -22,14 +22,14 @@ import (
 	"github.com/holdfast/holdfast/server/store"
 )
 
-// A client of a follower gets the true reply to a write that was committed,
-// although the leader that could have told it died before.
+// TestReplyComesFromTheOwnLog: a leader commits a follower's write, and dies before the follower gets the reply. The
+// follower gets the entry from the next leader, and replies to its client from its own log.
 func TestReplyComesFromTheOwnLog(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		leader := c.Leader()
 		follower, other := c.Followers()[0], c.Followers()[1]
 		require.Equal(t, protocol.Integer(1), follower.Do("INCR", "n"))
-		c.Net.Cut(leader.Name, follower.Name) // neither the reply nor the log come this way
+		c.Net.Cut(leader.Name, follower.Name) // the follower gets neither the reply nor the entry
 
 		reply := later(follower, "INCR", "n")
 		time.Sleep(100 * time.Millisecond)
@@ -43,14 +43,14 @@ func TestReplyComesFromTheOwnLog(t *testing.T) {
 	})
 }
 
-// A write that a cut off leader has in its log is given to the next leader, and
-// takes effect once, also after the old leader is back.
+// TestWriteMovesToTheNextLeader: a follower forwards a write to a leader whose own packets reach no node. The follower
+// passes the write to the next leader. It is applied once, even after the former leader returns.
 func TestWriteMovesToTheNextLeader(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		old := c.Leader()
 		follower := c.Followers()[0]
 		require.Equal(t, protocol.Integer(1), follower.Do("INCR", "n"))
-		// Requests still reach the leader; what it sends reaches no node.
+		// The leader still receives requests. Its own packets reach no node.
 		for _, n := range c.Followers() {
 			c.Net.Cut(old.Name, n.Name)
 		}
@@ -63,8 +63,9 @@ func TestWriteMovesToTheNextLeader(t *testing.T) {
 	})
 }
 
-// A leader hears nothing of a follower, and is heard. The follower's link has no answer to a first write. Later writes
-// stay on the follower, and their clients are told that nothing was applied.
+// TestWriteBehindAnUnansweredOne: a follower's packets to the leader are lost, and the leader's packets arrive. The
+// first write gets no answer, and writes that follow at once are sent, too. Later writes stay on the follower, and
+// their clients get the error that nothing was applied.
 func TestWriteBehindAnUnansweredOne(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		leader, follower := c.Leader(), c.Followers()[0]
@@ -81,8 +82,8 @@ func TestWriteBehindAnUnansweredOne(t *testing.T) {
 	})
 }
 
-// The client of a leader that lost its majority is told neither that its write
-// took effect nor that it did not.
+// TestWriteOfACutOffLeaderIsUncertain: a leader without a majority answers a write, after the command timeout, with the
+// error that its outcome is unknown.
 func TestWriteOfACutOffLeaderIsUncertain(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		old := c.Leader()
@@ -97,14 +98,15 @@ func TestWriteOfACutOffLeaderIsUncertain(t *testing.T) {
 	})
 }
 
-// Without a leader a command is refused after its time, and surely has no effect.
+// TestRefusedWithoutALeader: without a leader, a command gets ErrNoLeader after the command timeout. It was surely not
+// applied.
 func TestRefusedWithoutALeader(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		last := c.Leader()
 		for _, n := range c.Followers() {
 			n.Crash()
 		}
-		time.Sleep(time.Second) // it steps down
+		time.Sleep(time.Second) // until it gives up its leadership
 		require.False(t, last.Replica().Status().Leading)
 		for _, words := range [][]string{{"INCR", "n"}, {"GET", "n"}} {
 			start := time.Now()
@@ -121,8 +123,8 @@ func TestRefusedWithoutALeader(t *testing.T) {
 	})
 }
 
-// A node that is shut down hands over first: no client of the others sees more
-// than a slow reply.
+// TestShutdownUnderLoad: a leader that is shut down transfers its leadership first. Clients of the other nodes get no
+// error, only a slower reply.
 func TestShutdownUnderLoad(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		leaving := c.Leader()
@@ -161,7 +163,7 @@ func TestShutdownUnderLoad(t *testing.T) {
 	})
 }
 
-// TestShutdownWithoutAnHeir: that no other node takes the leadership in time is in the log.
+// TestShutdownWithoutAnHeir: if no other voter can lead, the leader logs that it stops while leading.
 func TestShutdownWithoutAnHeir(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log protocoltest.Buffer
@@ -175,7 +177,7 @@ func TestShutdownWithoutAnHeir(t *testing.T) {
 	})
 }
 
-// A node that is shut down waits for the replies that its clients wait for.
+// TestShutdownWaitsForReplies: a node that is shut down first answers the commands in flight.
 func TestShutdownWaitsForReplies(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		follower := c.Followers()[0]
@@ -187,7 +189,8 @@ func TestShutdownWaitsForReplies(t *testing.T) {
 	})
 }
 
-// A node that is shut down has the clients that leave meanwhile leave their queues.
+// TestShutdownTakesWaitersAlong: clients that leave during a shutdown are removed from the queues of their keys before
+// the node ends.
 func TestShutdownTakesWaitersAlong(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		follower, other := c.Followers()[0], c.Followers()[1]
@@ -199,7 +202,8 @@ func TestShutdownTakesWaitersAlong(t *testing.T) {
 	})
 }
 
-// All nodes die at once and come back: what was acknowledged is there.
+// TestAllNodesRestart: after all nodes have crashed and restarted, acknowledged writes are there, and the time without
+// a leader has shortened no lease.
 func TestAllNodesRestart(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		require.Equal(t, protocol.OK, c.Leader().Do("SET", "k", "v", "PX", "60000"))
@@ -207,7 +211,7 @@ func TestAllNodesRestart(t *testing.T) {
 		for _, n := range c.Nodes() {
 			n.Crash()
 		}
-		time.Sleep(time.Hour) // does not count: no node led
+		time.Sleep(time.Hour) // cluster time stands still: no node leads
 		for _, n := range c.Nodes() {
 			n.Start()
 		}
@@ -219,8 +223,8 @@ func TestAllNodesRestart(t *testing.T) {
 	})
 }
 
-// A follower that was away for long is served the log at once when it returns,
-// although raft would have waited for seconds between attempts.
+// TestReturningFollowerIsServedAtOnce: a follower that was down for long gets the log at once when it returns. Raft
+// alone would wait for seconds between two attempts.
 func TestReturningFollowerIsServedAtOnce(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		away := c.Followers()[0]
@@ -232,7 +236,7 @@ func TestReturningFollowerIsServedAtOnce(t *testing.T) {
 		away.Start()
 		time.Sleep(500 * time.Millisecond)
 		require.Equal(t, c.Leader().Replica().Status().LastLog, away.Replica().Status().Applied)
-		// Now it is needed for the majority.
+		// The follower is now needed for the majority.
 		for _, n := range c.Followers() {
 			if n != away {
 				n.Crash()
@@ -242,8 +246,9 @@ func TestReturningFollowerIsServedAtOnce(t *testing.T) {
 	})
 }
 
-// A follower whose packets were lost for a while serves clients soon after the net is whole. TCP sends what was lost
-// again after up to as long as the loss took, so requests on the way would keep the connection and the follower out.
+// TestFollowerIsBackSoonAfterALoss: a follower whose packets were lost serves clients within two seconds after the
+// network recovers. TCP sends lost packets again only after up to the duration of the loss, so a connection with
+// requests in flight would keep the follower out for that time.
 func TestFollowerIsBackSoonAfterALoss(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		for _, seconds := range []time.Duration{1, 4, 7, 11, 15, 19, 24, 30} {
@@ -261,9 +266,10 @@ func TestFollowerIsBackSoonAfterALoss(t *testing.T) {
 	})
 }
 
-// TestSilentLeaderIsReplaced: a leader that is cut off, and so does not even hang up, is replaced within a second, as a
-// rule. By the vote of a member in quarantine it takes half as long again: one node stands instead of two, and in one
-// of two thousand times it stands again only after a command's time.
+// TestSilentLeaderIsReplaced: a leader that is cut off, and so closes no connection, is replaced within a second in
+// most cases. If this needs the vote of a member in quarantine, it takes half as long again: there is one candidate
+// instead of two. In one of two thousand cases that candidate starts its second election only after the time of a
+// command.
 func TestSilentLeaderIsReplaced(t *testing.T) {
 	for quarantine, limit := range map[bool]time.Duration{false: time.Second, true: 1500 * time.Millisecond} {
 		t.Run(fmt.Sprint("quarantine=", quarantine), func(t *testing.T) {
@@ -278,7 +284,7 @@ func TestSilentLeaderIsReplaced(t *testing.T) {
 				for range 21 {
 					old := c.Leader()
 					require.Equal(t, protocol.OK, old.Do("SET", "k", "v"))
-					synctest.Wait() // who has not got the entry is not elected
+					synctest.Wait() // a node without the entry is not elected
 					client := slices.DeleteFunc(slices.Clone(good), func(n *replicatest.Node) bool { return n == old })[0]
 					start := time.Now()
 					c.Net.Isolate(old.Name)
@@ -298,8 +304,8 @@ func median(ds []time.Duration) time.Duration {
 	return ds[len(ds)/2]
 }
 
-// A leader whose disk hangs keeps its leadership, as raft's heartbeats go on; no
-// command is lost to that: when the watchdog ends it, the next leader answers.
+// TestHungDisk: a leader whose disk hangs keeps its leadership, since raft's heartbeats continue. No command is lost:
+// after the leader's process has ended, as the watchdog would end it, the next leader answers.
 func TestHungDisk(t *testing.T) {
 	inBubble(t, patience, func(t *testing.T, c *replicatest.Cluster) {
 		leader, follower := c.Leader(), c.Followers()[0]
@@ -322,7 +328,7 @@ func TestHungDisk(t *testing.T) {
 	})
 }
 
-// cutNote is a connection that notes that it was cut.
+// cutNote is a connection that passes on the reason for which it is cut.
 type cutNote struct{ cut chan string }
 
 func (cutNote) SetLease(time.Duration) {}
@@ -330,8 +336,9 @@ func (cutNote) Heard() time.Time       { return time.Now() }
 func (cutNote) Post(*push.Message)     {}
 func (n cutNote) Cut(why string)       { n.cut <- why }
 
-// A session that is attached while the leader's disk hangs has its lease from the stamp of the entry on, and may be
-// over when the reply comes. So the connection is closed at once: its client must not believe in the session.
+// TestSessionAttachedOverAHungDisk: a session's lease begins at the stamp of the entry that attaches the session. If
+// the leader's disk hangs, the lease may have expired when the reply arrives. Then the connection is closed at once, so
+// that its client does not rely on the session.
 func TestSessionAttachedOverAHungDisk(t *testing.T) {
 	inBubble(t, patience, func(t *testing.T, c *replicatest.Cluster) {
 		const conn = 7
@@ -362,8 +369,8 @@ func TestSessionAttachedOverAHungDisk(t *testing.T) {
 	})
 }
 
-// A follower whose disk failed for a while catches up: raft's pipeline, which
-// would not, is off.
+// TestFailedAppendsDoNotWedgeAFollower: a follower whose disk has failed some appends catches up. Raft's own pipeline
+// would not recover, and is off.
 func TestFailedAppendsDoNotWedgeAFollower(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		leader, follower := c.Leader(), c.Followers()[0]
@@ -377,13 +384,13 @@ func TestFailedAppendsDoNotWedgeAFollower(t *testing.T) {
 	})
 }
 
-// A node that restarted costs a candidate no vote, although raft has connections
-// to its former life.
+// TestElectionAfterARestart: a candidate gets the vote of a node that has restarted, although raft still has
+// connections to the node's former process. The election takes less than 200 ms.
 func TestElectionAfterARestart(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		first, candidate, restarted := c.Node("n1"), c.Node("n2"), c.Node("n3")
 		for range 5 {
-			lead(t, c, candidate) // so it has connections to both
+			lead(t, c, candidate) // so that it has connections to both
 			lead(t, c, first)
 			restarted.Crash()
 			restarted.Start()
@@ -400,7 +407,8 @@ func TestElectionAfterARestart(t *testing.T) {
 	})
 }
 
-// All nodes can be shut down at once: the last ones have no node to hand over to.
+// TestAllNodesShutDown: all nodes shut down at the same time without an error, although the last one has no node to
+// transfer the leadership to.
 func TestAllNodesShutDown(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		require.Equal(t, protocol.OK, c.Leader().Do("SET", "k", "v"))
@@ -421,9 +429,8 @@ func TestAllNodesShutDown(t *testing.T) {
 	})
 }
 
-// A leader's disk and its followers' work at the same time; and no reply comes
-// before a majority's disks have the command, the leader's being one of those
-// that raft counts.
+// TestReplyWaitsForTheLeadersDisk: no reply is sent before the leader's own disk has the entry. The leader's disk and
+// the followers' disks write at the same time.
 func TestReplyWaitsForTheLeadersDisk(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		const slow = 100 * time.Millisecond
@@ -438,12 +445,13 @@ func TestReplyWaitsForTheLeadersDisk(t *testing.T) {
 		for _, n := range c.Followers() {
 			n.Faults.Inject(store.Fault{Op: store.OpStoreLogs, Delay: slow})
 		}
-		took() // a follower may still be busy with what the leader was waited for
+		took() // a follower may still be writing the entry before
 		require.Less(t, took(), 2*slow)
 	})
 }
 
-// A leadership that was lost and won again between two looks is another one: its batches are proposed anew, at once.
+// TestLeadershipWonAgainUnseen: a node may lose and win the leadership between two updates. The later term is another
+// leadership: its waiting batches are proposed again at once.
 func TestLeadershipWonAgainUnseen(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		leader := c.Leader()
@@ -456,8 +464,8 @@ func TestLeadershipWonAgainUnseen(t *testing.T) {
 	})
 }
 
-// TestServesAnew: a leader whose raft refused an entry gives all that waits to raft again, in the same term, and takes
-// what followers forward as before.
+// TestServesAnew: a leader that serves anew, as after raft has refused an entry, passes all waiting batches to raft
+// again in the same term. It accepts forwarded batches as before.
 func TestServesAnew(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		leader, follower := c.Leader(), c.Followers()[0]
@@ -468,13 +476,13 @@ func TestServesAnew(t *testing.T) {
 			leader.Replica().ServeAnew()
 			require.Equal(t, protocol.Integer(2*i+2), <-replies)
 			require.Equal(t, protocol.Bulk(strconv.FormatInt(2*i+2, 10)), leader.Do("GET", "n"))
-			time.Sleep(time.Second) // the reply may come before it serves anew
+			time.Sleep(time.Second) // the reply may arrive before the leader serves anew
 			require.Len(t, events[replica.LeadershipLost](leader), int(i)+1)
 			require.Len(t, events[replica.LeadershipGained](leader), int(i)+2)
 		}
 		_, down := links(follower)
 		require.Equal(t, 3, down, "what its link has brought is sent again")
-		require.NoError(t, leader.Replica().Release()) // the leader looks what has changed
+		require.NoError(t, leader.Replica().Release()) // this makes the leader read raft's state
 		time.Sleep(time.Second)
 		require.Len(t, events[replica.LeadershipLost](leader), 3, "nothing has")
 		require.Len(t, events[replica.LeadershipGained](leader), 4)
@@ -482,8 +490,8 @@ func TestServesAnew(t *testing.T) {
 	})
 }
 
-// TestLeadershipEndsBeforeItServes: a leader that could not commit its first entry takes nothing from followers any
-// more when it leads no more, or may not.
+// TestLeadershipEndsBeforeItServes: a leader has not committed its first entry. When it is deposed or put into
+// quarantine, it accepts no more batches from followers.
 func TestLeadershipEndsBeforeItServes(t *testing.T) {
 	for name, end := range map[string]func(c *replicatest.Cluster, n *replicatest.Node){
 		"deposed": func(c *replicatest.Cluster, n *replicatest.Node) {
@@ -492,7 +500,7 @@ func TestLeadershipEndsBeforeItServes(t *testing.T) {
 		},
 		"quarantine": func(c *replicatest.Cluster, n *replicatest.Node) {
 			n.Replica().Quarantine()
-			synctest.Wait() // no other is elected yet
+			synctest.Wait() // no other leader is elected yet
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -521,7 +529,8 @@ func TestLeadershipEndsBeforeItServes(t *testing.T) {
 	}
 }
 
-// TestNoNodeFollowsItself: raft may name the node itself before it tells that the node leads, or after.
+// TestNoNodeFollowsItself: raft may name a node as the leader before or after it reports the leadership to that node.
+// The node then follows nobody.
 func TestNoNodeFollowsItself(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		leader := c.Leader()
@@ -535,7 +544,7 @@ func TestNoNodeFollowsItself(t *testing.T) {
 	})
 }
 
-// On whichever node a command arrives, it has the same effect and the same reply.
+// TestEveryNodeServes: a command has the same effect and the same reply on each node.
 func TestEveryNodeServes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := replicatest.New(t, replicatest.Options{})

@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast/holdfast/server/replica/replicatest"
 )
 
-// apart puts the nodes apart, and waits until the leader has noticed.
+// apart sets the round trip between all nodes, and waits until the leader has measured it.
 func apart(c *replicatest.Cluster, roundTrip time.Duration) {
 	for _, from := range c.Names() {
 		for _, to := range c.Names(from) {
@@ -27,7 +27,7 @@ func apart(c *replicatest.Cluster, roundTrip time.Duration) {
 	time.Sleep(10 * time.Second)
 }
 
-// acquires has callers write at n, and returns how long each write took.
+// acquires has several callers write through n. It returns how long each write took, in ascending order.
 func acquires(t *testing.T, n *replicatest.Node, callers, each int) (took []time.Duration) {
 	t.Helper()
 	var mu sync.Mutex
@@ -51,7 +51,8 @@ func acquires(t *testing.T, n *replicatest.Node, callers, each int) (took []time
 	return took
 }
 
-// Between data centres a write takes the round trip to a majority, whoever writes beside it.
+// TestWritesFarApart: between data centres a write takes the round trip to a majority, even if others write at the same
+// time.
 func TestWritesFarApart(t *testing.T) {
 	for _, roundTrip := range []time.Duration{10 * time.Millisecond, 30 * time.Millisecond, 80 * time.Millisecond} {
 		for _, callers := range []int{1, 64} {
@@ -66,7 +67,8 @@ func TestWritesFarApart(t *testing.T) {
 	}
 }
 
-// A follower that is further away than the others keeps up, as it is sent entries before it has answered.
+// TestFollowerFarAwayKeepsUp: a follower that is farther away than the others keeps up, since the leader sends it
+// entries before it has answered earlier ones.
 func TestFollowerFarAwayKeepsUp(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		far := c.Followers()[0]
@@ -87,7 +89,7 @@ func TestFollowerFarAwayKeepsUp(t *testing.T) {
 	})
 }
 
-// A follower that is far away and comes back makes up what it has missed at once.
+// TestFarFollowerMakesUpABacklog: a distant follower that was cut off gets the missing entries at once when it is back.
 func TestFarFollowerMakesUpABacklog(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		leader, away := c.Leader(), c.Followers()[0]
@@ -106,7 +108,8 @@ func TestFarFollowerMakesUpABacklog(t *testing.T) {
 	})
 }
 
-// The leader tells when a round trip is more than a quarter of the heartbeat timeout, and which timeouts carry it.
+// TestNodesThatAreTooFarApart: the leader reports a round trip above a quarter of the heartbeat timeout. It does so
+// again only after the round trip was clearly shorter.
 func TestNodesThatAreTooFarApart(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		apart(c, 90*time.Millisecond)
@@ -142,7 +145,8 @@ func TestTimeoutsForARoundTrip(t *testing.T) {
 	}
 }
 
-// With these timeouts an idle cluster keeps its leader, and a leader that is cut off is replaced within ten of them.
+// TestTimeoutsCarryARoundTrip: with the timeouts of TimeoutsFor, an idle cluster keeps its leader, and a leader that is
+// cut off is replaced within ten heartbeat timeouts.
 func TestTimeoutsCarryARoundTrip(t *testing.T) {
 	for _, roundTrip := range []time.Duration{100 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond} {
 		heartbeat, command := replica.TimeoutsFor(roundTrip)

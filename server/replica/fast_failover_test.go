@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast/holdfast/server/replica/replicatest"
 )
 
-// A leader whose process dies is replaced without waiting for silence.
+// TestDeathOfTheLeaderIsNoticed: a leader whose process dies is replaced without waiting for a timeout.
 func TestDeathOfTheLeaderIsNoticed(t *testing.T) {
 	protocoltest.SkipShort(t, "many elections")
 	for _, nodes := range []int{3, 5} {
@@ -41,7 +41,7 @@ func TestDeathOfTheLeaderIsNoticed(t *testing.T) {
 	}
 }
 
-// refusing is a way to the others on which one node refuses everything.
+// refusing is a stream that refuses connections to one address.
 type refusing struct {
 	wire.Stream
 	addr atomic.Value
@@ -54,7 +54,8 @@ func (r *refusing) DialContext(ctx context.Context, addr string) (net.Conn, erro
 	return r.Stream.DialContext(ctx, addr)
 }
 
-// A leader that refuses one node only stays: that node may be wrong.
+// TestOneNodeDoesNotDeposeTheLeader: a leader that refuses the connections of a single node stays, since the fault may
+// be that node's.
 func TestOneNodeDoesNotDeposeTheLeader(t *testing.T) {
 	ways := make(map[string]*refusing)
 	configure := func(c *replica.Config) {
@@ -77,7 +78,8 @@ func TestOneNodeDoesNotDeposeTheLeader(t *testing.T) {
 	})
 }
 
-// Two of five nodes are no majority of those that are left.
+// TestTwoOfFiveDoNotDeposeTheLeader: refusals of two of five nodes do not depose a leader, since two are no majority of
+// the other four.
 func TestTwoOfFiveDoNotDeposeTheLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := replicatest.New(t, replicatest.Options{Nodes: 5})
@@ -93,7 +95,8 @@ func TestTwoOfFiveDoNotDeposeTheLeader(t *testing.T) {
 	})
 }
 
-// What a node was refused long ago, and reached since, does not count when another one is refused.
+// TestRefusalsDoNotAddUp: a refusal that one node got long ago does not count together with another node's, if the
+// first node has reached the leader since.
 func TestRefusalsDoNotAddUp(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		leader := c.Leader()

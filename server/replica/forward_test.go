@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast/holdfast/server/store"
 )
 
-// mget asks for one key many times.
+// mget returns an MGET that names the same key several times.
 func mget(key string, times int) []string {
 	words := []string{"MGET"}
 	for range times {
@@ -26,7 +26,7 @@ func mget(key string, times int) []string {
 	return words
 }
 
-// links counts what the node's link to the leader went through.
+// links returns how often the node's link to the leader was made, and how often it was lost.
 func links(n *replicatest.Node) (up, down int) {
 	for _, e := range n.Events() {
 		switch e.(type) {
@@ -39,8 +39,8 @@ func links(n *replicatest.Node) (up, down int) {
 	return up, down
 }
 
-// A reply is measured before it becomes bytes: one key that is named often enough makes a
-// reply of any size out of a small request.
+// TestLargeReplyIsRefusedBeforeItIsMade: the size of a reply is computed before the reply is encoded. A small request
+// that names one key many times could otherwise have a reply of any size encoded.
 func TestLargeReplyIsRefusedBeforeItIsMade(t *testing.T) {
 	small := func(c *replica.Config) { c.Limits.ReplyBytes = 1 << 20 }
 	inBubble(t, small, func(t *testing.T, c *replicatest.Cluster) {
@@ -55,7 +55,7 @@ func TestLargeReplyIsRefusedBeforeItIsMade(t *testing.T) {
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
 			replies, err := follower.Execute(batch...)
-			synctest.Wait() // the leader may be busy with its reply still
+			synctest.Wait() // the leader may still be working on its reply
 			runtime.ReadMemStats(&after)
 			if len(batch) == 1 {
 				require.ErrorContains(t, err, "too large to be forwarded")
@@ -68,7 +68,8 @@ func TestLargeReplyIsRefusedBeforeItIsMade(t *testing.T) {
 	})
 }
 
-// Large reads through a follower take turns; they break no link, and hold up no client that asks for little.
+// TestSmallReadsPassLargeOnes: large reads through a follower take turns. They break no link, and do not delay small
+// requests.
 func TestSmallReadsPassLargeOnes(t *testing.T) {
 	const clients, rate, reply = 6, 4 << 20, 6 << 20
 	limits := func(c *replica.Config) { c.Limits.ReplyBytes = 8 << 20 }
@@ -115,7 +116,8 @@ func TestSmallReadsPassLargeOnes(t *testing.T) {
 	})
 }
 
-// A follower that takes nothing of what is sent to it loses its link, and what waits for it is gone.
+// TestLinkThatTakesNothingIsGivenUp: the leader ends the link of a follower that takes no data, and drops the messages
+// for it.
 func TestLinkThatTakesNothingIsGivenUp(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		leader, follower := c.Leader(), c.Followers()[0]
@@ -135,8 +137,9 @@ func TestLinkThatTakesNothingIsGivenUp(t *testing.T) {
 	})
 }
 
-// A link over which small packets pass and large ones are lost is given up, although status messages come: what stands
-// behind a large batch, and was not sent, is surely not applied; the next link has small segments.
+// TestLinkThatIsNotAnswered: a path passes small packets and loses large ones. The follower gives up its link, although
+// status messages arrive. Batches that wait behind a large one, and were not sent, are surely not applied. The next
+// link sends small segments.
 func TestLinkThatIsNotAnswered(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		leader, follower := c.Leader(), c.Followers()[0]
@@ -166,8 +169,8 @@ func TestLinkThatIsNotAnswered(t *testing.T) {
 	})
 }
 
-// A follower to which the leader's large packets are lost gets its entries over another connection, far away as well,
-// where others are on their way behind the one that is lost.
+// TestFollowerBehindABlackHole: the leader's large packets to a follower are lost. The follower gets its entries over
+// another connection, also if it is far away, and more requests are in flight behind the lost one.
 func TestFollowerBehindABlackHole(t *testing.T) {
 	for _, roundTrip := range []time.Duration{0, 30 * time.Millisecond} {
 		inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
@@ -187,7 +190,8 @@ func TestFollowerBehindABlackHole(t *testing.T) {
 	}
 }
 
-// While the leader commits nothing its links are not held up longer than that, and no read waits.
+// TestLinkOfALeaderThatStandsStill: while the leader commits nothing, a follower keeps later batches, and sends them
+// when earlier ones are answered. Its link is not given up, and reads do not wait.
 func TestLinkOfALeaderThatStandsStill(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		leader, follower := c.Leader(), c.Followers()[0]
@@ -205,12 +209,13 @@ func TestLinkOfALeaderThatStandsStill(t *testing.T) {
 	})
 }
 
-// TestAllFollowersOfAnEntryAreAnswered at once: none waits until its own log says so.
+// TestAllFollowersOfAnEntryAreAnswered: the leader answers the batches of all followers in an entry at once. No
+// follower waits for its own log.
 func TestAllFollowersOfAnEntryAreAnswered(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		leader := c.Leader()
 		defer slowDisks(c)()
-		before := later(leader, "INCR", "n") // the others gather behind it
+		before := later(leader, "INCR", "n") // later batches wait for it, and share the next entry
 		time.Sleep(time.Millisecond)
 		last := leader.Replica().Status().LastLog
 		first, second := later(c.Followers()[0], "INCR", "n"), later(c.Followers()[1], "INCR", "n")
@@ -230,8 +235,8 @@ type named struct {
 
 func (c named) PeerName() string { return c.name }
 
-// TestForwardsForItselfAlone: a leader takes batches from another member alone, and from the one that the certificate
-// names. Else a node could have batches applied, or dropped, as another's.
+// TestForwardsForItselfAlone: a leader accepts batches only from another member, and only from the node that the
+// certificate names. Otherwise a node could have batches applied, or dropped, as another's.
 func TestForwardsForItselfAlone(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		leader, other := c.Leader(), c.Followers()[0]
@@ -244,8 +249,8 @@ func TestForwardsForItselfAlone(t *testing.T) {
 	})
 }
 
-// TestLargeBatchesAfterALeadership: a node that loses the leadership while forwarded batches wait, and leads again,
-// takes large batches of its followers.
+// TestLargeBatchesAfterALeadership: a node loses the leadership while forwarded batches wait. When it leads again, it
+// accepts large batches of its followers.
 func TestLargeBatchesAfterALeadership(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		leader := c.Node("n1")
@@ -260,7 +265,7 @@ func TestLargeBatchesAfterALeadership(t *testing.T) {
 				later(f, "SET", fmt.Sprint("L", i), strings.Repeat("x", 20_000))
 			}
 		}
-		time.Sleep(80 * time.Millisecond) // the next entry has no room for all that were admitted to it
+		time.Sleep(80 * time.Millisecond) // so that the next entry has no room for all admitted batches
 		c.Net.Isolate(leader.Name)
 		time.Sleep(5 * time.Second)
 		c.Net.Heal()

@@ -58,7 +58,7 @@ func TestClusterClock(t *testing.T) {
 
 func TestTableKeepsOrder(t *testing.T) {
 	queue := newQueue(protocol.Incarnation{}, Limits{PendingBatches: math.MaxInt, PendingBytes: math.MaxInt}, func() {})
-	const batches = 300 // more than the ring has at first
+	const batches = 300 // more than the first length of the ring
 	answered := make(chan uint64, batches)
 	for i := range batches {
 		s := &pending{
@@ -81,7 +81,7 @@ func TestTableKeepsOrder(t *testing.T) {
 	queue.Attach("a", wake)
 	require.Len(t, taken("a"), batches)
 	require.Empty(t, taken("a"))
-	// All but two are answered; the next consumer gets these, in order.
+	// All batches but two are answered. The next consumer gets these two, in order.
 	var done []forward.Completion
 	for n := uint64(1); n <= batches; n++ {
 		if n != 7 && n != 250 {
@@ -104,7 +104,8 @@ func TestTableKeepsOrder(t *testing.T) {
 	require.Zero(t, queue.bytes)
 }
 
-// TestLateReply: a second reply to a batch completes no other batch, though that one has its place in the ring by now.
+// TestLateReply: a second reply to an answered batch completes no other batch, not even the one that has its place in
+// the ring.
 func TestLateReply(t *testing.T) {
 	q := newQueue(protocol.Incarnation{}, Limits{PendingBatches: 10, PendingBytes: 100}, func() {})
 	add := func() { require.NoError(t, q.add(&pending{batch: &Batch{Write: true}, done: make(chan struct{}, 1)})) }
@@ -119,7 +120,8 @@ func TestLateReply(t *testing.T) {
 	require.Equal(t, []uint64{last}, q.numbers())
 }
 
-// Whether a batch was handed to a link decides what its client is told.
+// TestTableOutcomes: a write that a consumer has taken times out with an unknown outcome. A write that no consumer has
+// taken, and a read, time out with the error that nothing was applied.
 func TestTableOutcomes(t *testing.T) {
 	queue := newQueue(protocol.Incarnation{}, Limits{PendingBatches: 10, PendingBytes: 100}, func() {})
 	start := time.Now()
@@ -143,7 +145,8 @@ func TestTableOutcomes(t *testing.T) {
 	require.Equal(t, protocol.ErrNoLeader, slots[2].err, "a read has no effect")
 }
 
-// A batch that was handed over may take effect, also when the node stops.
+// TestClosedTableTellsTheTruth: when the queue is closed, a batch that a consumer has taken gets ErrUncertain, since it
+// may still be applied. Other batches get the error of the close.
 func TestClosedTableTellsTheTruth(t *testing.T) {
 	queue := newQueue(protocol.Incarnation{}, Limits{PendingBatches: 10, PendingBytes: 100}, func() {})
 	slots := make([]*pending, 2)
@@ -161,7 +164,7 @@ func TestClosedTableTellsTheTruth(t *testing.T) {
 	require.Equal(t, protocol.ErrStopping, slots[1].err)
 }
 
-// What waits is bounded by bytes as well as by number; one batch may always wait.
+// TestTableIsBounded: the waiting batches are bounded by number and by bytes. An empty queue takes any batch.
 func TestTableIsBounded(t *testing.T) {
 	add := func(queue *queue, bytes int) error {
 		return queue.add(&pending{batch: &Batch{Body: make([]byte, bytes)}, done: make(chan struct{}, 1)})
@@ -185,7 +188,7 @@ func TestTableIsBounded(t *testing.T) {
 func TestTableIsDrainedWhenNothingWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		queue := newQueue(protocol.Incarnation{}, Limits{PendingBatches: 10, PendingBytes: 100}, func() {})
-		queue.drained(t.Context()) // nothing waits
+		queue.drained(t.Context()) // returns at once: no batch waits
 		for range 2 {
 			go func() { _ = queue.run(&Batch{Write: true}, time.Now().Add(time.Second)) }()
 		}
@@ -213,8 +216,8 @@ func TestTableIsDrainedWhenNothingWaits(t *testing.T) {
 	})
 }
 
-// What looks after time limits sleeps for a while, or until it is poked, whatever comes and goes between two looks at
-// what waits.
+// TestTimeoutsSleepUntilPoked: the goroutine parks only if there is nothing to check, both before and after it has set
+// its flag. A poke wakes it if it is parked.
 func TestTimeoutsSleepUntilPoked(t *testing.T) {
 	for _, looks := range [][]bool{{true, true}, {true, false}, {false, true}, {false, false}} {
 		s, look := newTimeouts(), 0
@@ -258,7 +261,8 @@ func TestWatermark(t *testing.T) {
 	})
 }
 
-// A batch that was applied before the snapshot this node installed took effect, and what it answered is unknown.
+// TestSecondCopyIsUncertain: a snapshot that this node has installed has the first copy of a batch. The batch took
+// effect, and its reply is lost, so the second copy completes it with ErrUncertain.
 func TestSecondCopyIsUncertain(t *testing.T) {
 	own := protocol.Incarnation{Node: "n1", Epoch: 1}
 	s := sink{writes: newQueue(own, Limits{}, nil)}
@@ -275,7 +279,8 @@ func TestSecondCopyIsUncertain(t *testing.T) {
 	require.Nil(t, s.touched[:1][0])
 }
 
-// TestDetachedConsumerGetsNothing, and a consumer that is not attached detaches no other.
+// TestDetachedConsumerGetsNothing: a queue passes batches to the attached consumer alone. Detach of another consumer
+// has no effect.
 func TestDetachedConsumerGetsNothing(t *testing.T) {
 	q := newQueue(protocol.Incarnation{}, Limits{PendingBatches: 10, PendingBytes: 100}, func() {})
 	require.NoError(t, q.add(&pending{batch: &Batch{Write: true}, done: make(chan struct{}, 1)}))
@@ -295,7 +300,8 @@ func TestDetachedConsumerGetsNothing(t *testing.T) {
 	require.Zero(t, q.waiting(link, 0, false))
 }
 
-// TestShutGateKeepsItsCallers: those that wait go on when it opens, however often it was shut meanwhile.
+// TestShutGateKeepsItsCallers: a caller that waits at a shut gate continues when the gate opens, even if shut is called
+// again meanwhile.
 func TestShutGateKeepsItsCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, over := newGate(), make(chan error, 1)
@@ -309,7 +315,7 @@ func TestShutGateKeepsItsCallers(t *testing.T) {
 	})
 }
 
-// TestReadThatFindsNoLeaderEnds at the deadline.
+// TestReadThatFindsNoLeaderEnds: a read that is always rerouted returns ErrNoLeader at its deadline.
 func TestReadThatFindsNoLeaderEnds(t *testing.T) {
 	q := newQueue(protocol.Incarnation{}, Limits{PendingBatches: 10, PendingBytes: 100}, func() {})
 	q.divert(errReroute)
@@ -317,7 +323,8 @@ func TestReadThatFindsNoLeaderEnds(t *testing.T) {
 	require.ErrorIs(t, r.read(&Batch{}, time.Now()), protocol.ErrNoLeader)
 }
 
-// TestNoReplyBeforeTheCommit: the check finds replies of an entry that may get lost.
+// TestNoReplyBeforeTheCommit: verify returns an error for replies of an entry that is not known to be committed, since
+// such an entry may be lost.
 func TestNoReplyBeforeTheCommit(t *testing.T) {
 	own := protocol.Incarnation{Node: "n1", Epoch: 1}
 	known := true
@@ -337,7 +344,8 @@ func TestNoReplyBeforeTheCommit(t *testing.T) {
 	require.NoError(t, s.verify(), "the node is being opened")
 }
 
-// Raft refuses entries during a transfer and tells only the future: so none may be on its way.
+// TestTransferWaitsForWhatIsInFlight: raft refuses entries during a transfer, and reports that only to their futures.
+// So a transfer does not begin while an entry is in flight.
 func TestTransferWaitsForWhatIsInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &Replica{}
@@ -346,17 +354,17 @@ func TestTransferWaitsForWhatIsInFlight(t *testing.T) {
 		l.inFlight.Store(1)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		require.ErrorIs(t, r.transfer(ctx, l, ""), context.DeadlineExceeded) // and raft, which is not there, is not asked
+		require.ErrorIs(t, r.transfer(ctx, l, ""), context.DeadlineExceeded) // there is no raft node: to call it would panic
 		require.Empty(t, r.proposer.held)
 	})
 }
 
-// TestOtherVotersAreAskedOnce: a leader that has others stand for election does not ask them again meanwhile.
+// TestOtherVotersAreAskedOnce: while a leader is asking the other voters to take over, it does not ask them again.
 func TestOtherVotersAreAskedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &Replica{}
 		r.asking.Store(true)
-		r.giveUp(&leaderTerm{}, time.Minute) // and raft, which is not there, is not asked
+		r.giveUp(&leaderTerm{}, time.Minute) // there is no raft node: to ask would panic
 		ls := newLeadership(leadershipConfig{
 			askOthers: r.askOthers, event: func(Event) {},
 			toLeader:      forward.NewClient(forward.ClientConfig{}),
@@ -368,7 +376,7 @@ func TestOtherVotersAreAskedOnce(t *testing.T) {
 	})
 }
 
-// preparing is a machine that counts.
+// preparing is a state machine that records the calls of Prepare and Apply.
 type preparing struct {
 	fsm.Machine
 	calls []string
@@ -381,8 +389,8 @@ func (m *preparing) Apply([]byte, fsm.Sink) error {
 	return nil
 }
 
-// TestEntriesArePrepared: the sources of an entry are compiled before the state stands still for it, and those of a
-// forwarded batch before the batch is in an entry.
+// TestEntriesArePrepared: an entry with a large source of a script is prepared, which compiles the source, before it is
+// applied. Other entries are not.
 func TestEntriesArePrepared(t *testing.T) {
 	m := &preparing{Machine: fsm.New()}
 	s := &state{machine: m, stateHooks: stateHooks{entered: func() {}, landed: func(uint64) {}}}
@@ -397,8 +405,8 @@ func TestEntriesArePrepared(t *testing.T) {
 	require.Equal(t, []string{"apply", "prepare", "apply", "apply"}, m.calls)
 }
 
-// TestRefusalsAreNotWokenForLongAgo: the proposer is woken when the time of refusals is over, unless an entry was
-// proposed meanwhile.
+// TestRefusalsAreNotWokenForLongAgo: the proposer is woken at the end of the delay of refusals, unless an entry was
+// proposed before.
 func TestRefusalsAreNotWokenForLongAgo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		wake := make(chan struct{}, 1)
@@ -435,7 +443,8 @@ func TestRefusalsAreNotWokenForLongAgo(t *testing.T) {
 	})
 }
 
-// TestAddressesStayWithTheMembers: a change of the members forgets nothing of those who stay, and all of those who go.
+// TestAddressesStayWithTheMembers: a change of the configuration keeps what is known of members that stay, and drops
+// what is known of members that leave.
 func TestAddressesStayWithTheMembers(t *testing.T) {
 	var a addresses
 	conf := func(ids ...string) members.Configuration {
@@ -478,7 +487,8 @@ func TestAddressesStayWithTheMembers(t *testing.T) {
 	require.Equal(t, []string{"n1", "n10", "n2"}, names, "by name")
 }
 
-// TestWhoseRepliesAreWanted: those that a client waits for, and reads of this node that must be run all the same.
+// TestWhoseRepliesAreWanted: the sink wants the replies of batches that a client waits for, and of this node's reads
+// that must run in any case. A later incarnation of this node is reported.
 func TestWhoseRepliesAreWanted(t *testing.T) {
 	own := protocol.Incarnation{Node: "n1", Epoch: 5}
 	other, before := protocol.Incarnation{Node: "n2", Epoch: 1}, protocol.Incarnation{Node: "n1", Epoch: 4}
@@ -510,17 +520,19 @@ func TestWhoseRepliesAreWanted(t *testing.T) {
 	require.Equal(t, 1, superseded, "the node's folder was put back")
 }
 
-// TestDuplicateOfAnotherNode: the copy that took effect has the replies.
+// TestDuplicateOfAnotherNode: the second copy of another node's batch gets no reply, since the first copy had the
+// replies. The second copy of an own batch is uncertain.
 func TestDuplicateOfAnotherNode(t *testing.T) {
 	s := &sink{writes: newQueue(protocol.Incarnation{Node: "n1", Epoch: 1}, Limits{PendingBatches: 9, PendingBytes: 99},
 		func() {})}
-	s.Done(protocol.Incarnation{Node: "n2", Epoch: 1}, 1, nil, false) // there is no link: a reply would be a panic
+	s.Done(protocol.Incarnation{Node: "n2", Epoch: 1}, 1, nil, false) // there is no link: to reply would panic
 	require.Empty(t, s.touched)
 	s.Done(s.writes.origin, 1, nil, false)
 	require.ErrorIs(t, s.own[0].Err, protocol.ErrUncertain)
 }
 
-// TestAnswersThatNobodyWaitsFor: they wake no link; one that waits is woken, as it may take batches again.
+// TestAnswersThatNobodyWaitsFor: an answer wakes no link that has taken no batch. It wakes the link if more batches
+// wait, since the link may take batches again.
 func TestAnswersThatNobodyWaitsFor(t *testing.T) {
 	q := newQueue(protocol.Incarnation{}, Limits{PendingBatches: 10, PendingBytes: 100}, func() {})
 	link, wake := new(int), make(chan struct{}, 1)
@@ -539,7 +551,7 @@ func TestAnswersThatNobodyWaitsFor(t *testing.T) {
 	require.Len(t, wake, 1)
 }
 
-// TestPartsForManyGoroutines: the race detector sees a lock that a part does not take.
+// TestPartsForManyGoroutines: the race detector finds a method of a part that lacks a lock.
 func TestPartsForManyGoroutines(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -559,7 +571,7 @@ func TestPartsForManyGoroutines(t *testing.T) {
 	r := &Replica{machine: m, state: &state{machine: m}}
 	r.state.entered, r.state.landed = func() {}, func(uint64) {}
 	var calls sync.WaitGroup
-	calls.Go(func() { _ = r.state.Apply(raftnode.Entry{Index: 1, Term: 1}) }) // raft applies one at a time
+	calls.Go(func() { _ = r.state.Apply(raftnode.Entry{Index: 1, Term: 1}) }) // raft applies one entry at a time
 	for range 2 {
 		for _, call := range []func(){
 			func() { a.follow(conf, Member{}) },
@@ -620,10 +632,11 @@ func TestReserve(t *testing.T) {
 	require.True(t, judge(24, 100, 0))
 }
 
-// TestAreFull: data is refused if the leader has no room, or no majority of those that answer has.
+// TestAreFull: data is refused if the disk of the leader is full, or if some disk is full and fewer voters than a
+// majority have room and answer.
 func TestAreFull(t *testing.T) {
 	for _, test := range []struct {
-		members string // of a letter each, the leader first: room, Full, silent, Nonvoter that is full
+		members string // a letter for each, the leader first: r has room, F is full, s is silent, N is a full nonvoter
 		full    bool
 	}{
 		{"r", false},

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast/holdfast/server/replica/replicatest"
 )
 
-// What waits on a node is bounded, and what is refused was not applied.
+// TestTooManyWait: the batches that wait on a node are bounded. A batch that is refused was not applied.
 func TestTooManyWait(t *testing.T) {
 	few := func(c *replica.Config) { c.Limits.PendingBatches = 3 }
 	inBubble(t, few, func(t *testing.T, c *replicatest.Cluster) {
@@ -37,8 +37,8 @@ func TestTooManyWait(t *testing.T) {
 	})
 }
 
-// A batch above the gathering limit goes alone; one above the limit of batches is
-// refused, wherever it comes in. Replies have their limit, too.
+// TestSizes: a batch above the size limit of an entry is alone in its entry. A batch above the limit of batches is
+// refused on every node, and so is a forwarded reply above its limit.
 func TestSizes(t *testing.T) {
 	small := func(c *replica.Config) {
 		c.Limits.EntryBytes, c.Limits.BatchBytes, c.Limits.ReplyBytes = 1000, 3<<20, 1<<20
@@ -52,12 +52,13 @@ func TestSizes(t *testing.T) {
 		}
 		require.Len(t, leader.Do("GET", "big").Str, 2<<20)
 		require.Contains(t, follower.Do("GET", "big").Str, "too large to be forwarded")
-		// A write took effect, however large its reply: it comes from the node's own log.
+		// A write's reply comes from the node's own log, so it may have any size.
 		require.Len(t, follower.Do("GETDEL", "big").Str, 2<<20)
 	})
 }
 
-// Where nothing waits a batch may wait, however large: no limit on what waits keeps a batch out for good.
+// TestLargeBatchMayWaitAlone: an empty queue takes a batch of any size, so no limit of the queue excludes a batch for
+// good.
 func TestLargeBatchMayWaitAlone(t *testing.T) {
 	small := func(c *replica.Config) { c.Limits.PendingBytes = 1000 }
 	inBubble(t, small, func(t *testing.T, c *replicatest.Cluster) {
@@ -71,7 +72,8 @@ func TestLargeBatchMayWaitAlone(t *testing.T) {
 	})
 }
 
-// WAIT tells how many other nodes have what was written, on every node alike.
+// TestWaitReplicated: WaitReplicated returns how many other nodes have what was written, on the leader and on a
+// follower.
 func TestWaitReplicated(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		leader := c.Leader()
@@ -94,7 +96,8 @@ func TestWaitReplicated(t *testing.T) {
 	})
 }
 
-// A WAIT ends with the leader that counts, also one that a follower has sent to it.
+// TestWaitEndsWithTheLeader: a wait for replication ends with the leadership of the node that counts, also if a
+// follower sent it there. Its result is the majority that every acknowledged write has.
 func TestWaitEndsWithTheLeader(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		leader := c.Leader()
@@ -117,7 +120,7 @@ func TestWaitEndsWithTheLeader(t *testing.T) {
 	})
 }
 
-// Every node knows where clients find the others.
+// TestAddresses: every node knows the addresses of all nodes, for clients and for peers.
 func TestAddresses(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		leader := c.Leader()
@@ -135,7 +138,8 @@ func TestAddresses(t *testing.T) {
 	})
 }
 
-// Every node knows the release of each, but for a member of a release that does not say it.
+// TestReleases: every node knows the release of each member, unless the member's release does not report it. A long
+// name is truncated.
 func TestReleases(t *testing.T) {
 	next := map[string]string{"n1": "0.2.1", "n2": "0.2.2"}
 	inBubble(t, func(c *replica.Config) { c.Release = next[c.ID] }, func(t *testing.T, c *replicatest.Cluster) {
@@ -163,7 +167,8 @@ func TestReleases(t *testing.T) {
 	})
 }
 
-// Health is how far a node's log has come.
+// TestHealth: a follower that lacks committed entries for long is unhealthy, and healthy again when it has them. The
+// leader stays healthy.
 func TestHealth(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		leader, follower := c.Leader(), c.Followers()[0]
@@ -179,7 +184,7 @@ func TestHealth(t *testing.T) {
 	})
 }
 
-// A leader knows which members answer it, and how far they are.
+// TestFollowersAreThoseThatAnswer: the leader's status has the members that answer it, and the index of their logs.
 func TestFollowersAreThoseThatAnswer(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		leader, follower, away := c.Leader(), c.Followers()[0], c.Followers()[1]
@@ -206,8 +211,8 @@ func TestFollowersAreThoseThatAnswer(t *testing.T) {
 	})
 }
 
-// Who writes through a follower finds the write in that follower's state, once it has waited for it: the leader's
-// reply comes first.
+// TestOwnWritesAreInTheStateOfTheNode: the leader's reply to a follower's client may arrive before the follower has
+// applied the write. After AwaitApplied, the follower's state has the write.
 func TestOwnWritesAreInTheStateOfTheNode(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		leader, follower := c.Leader(), c.Followers()[0]
@@ -244,7 +249,7 @@ func TestOwnWritesAreInTheStateOfTheNode(t *testing.T) {
 	})
 }
 
-// TestRequestsOfTheNodeItself fail if any of their replies is an error.
+// TestRequestsOfTheNodeItself: requests of the node itself fail if any of their replies is an error.
 func TestRequestsOfTheNodeItself(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		n := c.Followers()[0]
@@ -256,7 +261,7 @@ func TestRequestsOfTheNodeItself(t *testing.T) {
 	})
 }
 
-// TestLocksAreCountedByClass, by the patterns that the owner gives.
+// TestLocksAreCountedByClass: locks are counted by the configured patterns.
 func TestLocksAreCountedByClass(t *testing.T) {
 	inBubble(t, func(c *replica.Config) { c.LockClasses = []string{"job:*"} },
 		func(t *testing.T, c *replicatest.Cluster) {

@@ -14,7 +14,8 @@ import (
 	"github.com/holdfast/holdfast/server/replica/replicatest"
 )
 
-// A single voter waits for no other node, although its timeouts are a cluster's.
+// TestLoneVoterIsElectedAtOnce: a single voter is elected without waiting for a timeout, even with the timeouts of a
+// cluster.
 func TestLoneVoterIsElectedAtOnce(t *testing.T) {
 	ofNodes(t, 1, func(t *testing.T, c *replicatest.Cluster) {
 		n := c.Leader()
@@ -28,8 +29,8 @@ func TestLoneVoterIsElectedAtOnce(t *testing.T) {
 	})
 }
 
-// A node that was added after the leader's log was cut gets the members in a snapshot, and so does a node that
-// starts again.
+// TestMembersAreInSnapshots: a node that is added after the leader has truncated its log gets the configuration in a
+// snapshot. A node that restarts has it from its own.
 func TestMembersAreInSnapshots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := replicatest.New(t, replicatest.Options{Configure: shortLog})
@@ -61,8 +62,8 @@ func TestMembersAreInSnapshots(t *testing.T) {
 	})
 }
 
-// A node that was never a member, or is about to be one, does not take itself for removed while it gets a log in
-// which it is none.
+// TestJoiningIsNotRemoval: a node that is not a member yet gets a log whose configurations lack it. It does not
+// conclude that it was removed.
 func TestJoiningIsNotRemoval(t *testing.T) {
 	ofNodes(t, 3, func(t *testing.T, c *replicatest.Cluster) {
 		for range 3 {
@@ -72,7 +73,7 @@ func TestJoiningIsNotRemoval(t *testing.T) {
 			other.Crash()
 			require.Equal(t, protocol.OK, c.Leader().Do("SET", "k", "v"))
 		}
-		for _, name := range []string{"n4", "n5", "n6", "n7", "n8"} { // raft itself tells some
+		for _, name := range []string{"n4", "n5", "n6", "n7", "n8"} { // some learn it from raft itself
 			n := c.Add(name)
 			require.NoError(t, c.Change(raftnode.AddNonvoter, n))
 			n.Crash()
@@ -87,7 +88,8 @@ func TestJoiningIsNotRemoval(t *testing.T) {
 	})
 }
 
-// A snapshot that ends before a configuration in the log does not take the node back to the configuration before.
+// TestLateSnapshotKeepsTheMembers: a node has a configuration in its log, and gets a snapshot that ends before it. The
+// node keeps the later configuration.
 func TestLateSnapshotKeepsTheMembers(t *testing.T) {
 	ofNodes(t, 3, func(t *testing.T, c *replicatest.Cluster) {
 		leader := c.Leader()
@@ -99,11 +101,12 @@ func TestLateSnapshotKeepsTheMembers(t *testing.T) {
 		c.Settle()
 		learner.Crash()
 		other.Crash()
-		// A connection from before the partition may be taken for the snapshot, or entries may come before it.
+		// The snapshot may be sent on a connection from before the partition, or entries may arrive before it. Then try
+		// again.
 		for sent := false; !sent; {
 			late.Crash()
 			c.Net.Isolate(leader.Name)
-			time.Sleep(10 * time.Second) // leader leads no more
+			time.Sleep(10 * time.Second) // until leader is deposed
 			late.Start()
 			require.True(t, late.Replica().Configuration().Has(learner.ID))
 			require.Zero(t, late.Replica().Status().Applied)
@@ -120,8 +123,8 @@ func TestLateSnapshotKeepsTheMembers(t *testing.T) {
 	})
 }
 
-// TestAnnounce: every member's log knows the incarnation of each member, also of one that no client uses, once a leader
-// is there; and there is one entry for it.
+// TestAnnounce: once there is a leader, Announce puts the node's incarnation into every member's log, even if no client
+// uses the node. It makes one entry.
 func TestAnnounce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := replicatest.New(t, replicatest.Options{Nodes: 3})
@@ -152,8 +155,8 @@ func TestAnnounce(t *testing.T) {
 	})
 }
 
-// TestLaterIncarnationInTheLog: nobody but the log knows that the node's folder was put back. It ends when it gets
-// there, by entries or by a snapshot.
+// TestLaterIncarnationInTheLog: a node runs on an older copy of its data folder, and only the log knows its later
+// incarnation. The node ends when it gets that from entries or a snapshot.
 func TestLaterIncarnationInTheLog(t *testing.T) {
 	for name, bySnap := range map[string]bool{"entries": false, "snapshot": true} {
 		t.Run(name, func(t *testing.T) {
@@ -172,7 +175,7 @@ func TestLaterIncarnationInTheLog(t *testing.T) {
 				if bySnap {
 					snapshotAll(t, c)
 				}
-				leader := c.Leader() // which would find that the node's log has lost entries
+				leader := c.Leader() // it would find that the node's log has lost entries
 				leader.Crash()
 				leader.Start()
 				c.Leader()

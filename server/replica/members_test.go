@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast/holdfast/server/store"
 )
 
-// ofNodes runs a test of a cluster of so many nodes in virtual time.
+// ofNodes runs a test of a cluster of several nodes in virtual time.
 func ofNodes(t *testing.T, nodes int, test func(t *testing.T, c *replicatest.Cluster)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -23,7 +23,7 @@ func ofNodes(t *testing.T, nodes int, test func(t *testing.T, c *replicatest.Clu
 	})
 }
 
-// join adds a node and gives it a vote once it has the log.
+// join adds a node, and gives it a vote once it has the log.
 func join(t *testing.T, c *replicatest.Cluster, name string) *replicatest.Node {
 	t.Helper()
 	n := c.Add(name)
@@ -33,7 +33,7 @@ func join(t *testing.T, c *replicatest.Cluster, name string) *replicatest.Node {
 	return n
 }
 
-// voters are the names of the voters, as a node knows them.
+// voters returns the names of the voters, as a node knows them.
 func voters(n *replicatest.Node) (names []string) {
 	for _, m := range n.Replica().Status().Members {
 		if m.Voter {
@@ -43,7 +43,8 @@ func voters(n *replicatest.Node) (names []string) {
 	return names
 }
 
-// One, three, five, three: every write stays, and each size survives the loss of what it says it survives.
+// TestClusterGrowsAndShrinks: a cluster grows from one node to three and to five, and shrinks to three. No write is
+// lost, and each size survives the loss of a minority.
 func TestClusterGrowsAndShrinks(t *testing.T) {
 	ofNodes(t, 1, func(t *testing.T, c *replicatest.Cluster) {
 		written := 0
@@ -85,7 +86,8 @@ func TestClusterGrowsAndShrinks(t *testing.T) {
 	})
 }
 
-// A node was removed while it was down, and no node that runs has seen that.
+// TestRemovedNodeAfterARestartOfAll: a node is removed while it is down, and then all other nodes restart. The removed
+// node learns of its removal.
 func TestRemovedNodeAfterARestartOfAll(t *testing.T) {
 	ofNodes(t, 3, func(t *testing.T, c *replicatest.Cluster) {
 		c.Leader()
@@ -104,7 +106,7 @@ func TestRemovedNodeAfterARestartOfAll(t *testing.T) {
 	})
 }
 
-// What the flag of the first start says does not count any more.
+// TestFirstMembersAreForTheFirstStart: Bootstrap has no effect after the first start.
 func TestFirstMembersAreForTheFirstStart(t *testing.T) {
 	others := false
 	configure := func(c *replica.Config) {
@@ -123,13 +125,14 @@ func TestFirstMembersAreForTheFirstStart(t *testing.T) {
 	})
 }
 
-// WAIT never answers less than a majority: a voter on which an acknowledged write is may lose its vote.
+// TestWaitWhileAVoterGoes: WAIT never returns less than a majority, even if a voter that has an acknowledged write
+// loses its vote.
 func TestWaitWhileAVoterGoes(t *testing.T) {
 	ofNodes(t, 3, func(t *testing.T, c *replicatest.Cluster) {
 		leader, gone, slow := c.Leader(), c.Followers()[0], c.Followers()[1]
 		defer slow.Faults.Inject(store.Fault{Op: store.OpStoreLogs, Hang: true})()
 		require.Equal(t, protocol.OK, leader.Do("SET", "k", "v"))
-		// Raft puts the new members in effect after the entry is on its way.
+		// Raft uses the new configuration only after it has sent the entry.
 		defer gone.Faults.Inject(store.Fault{Op: store.OpStoreLogs, Delay: time.Millisecond})()
 		require.Error(t, c.Change(raftnode.Remove, gone), "the majority of the voters that stay lacks it")
 		require.ElementsMatch(t, []string{leader.Name, slow.Name}, voters(leader))
@@ -141,8 +144,8 @@ func TestWaitWhileAVoterGoes(t *testing.T) {
 	})
 }
 
-// TestRemovedMemberForwardsNothing: the leader ends the link of a member that was removed, also if that member does not
-// know it.
+// TestRemovedMemberForwardsNothing: the leader ends the link of a removed member, even if that member does not know of
+// its removal.
 func TestRemovedMemberForwardsNothing(t *testing.T) {
 	ofNodes(t, 3, func(t *testing.T, c *replicatest.Cluster) {
 		leader, removed, other := c.Leader(), c.Followers()[0], c.Followers()[1]

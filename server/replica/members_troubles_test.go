@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast/holdfast/server/replica/replicatest"
 )
 
-// lacksMajority requires that a node can neither write nor read.
+// lacksMajority requires that reads and writes on n fail.
 func lacksMajority(t *testing.T, n *replicatest.Node) {
 	t.Helper()
 	for _, words := range [][]string{{"SET", "k", "lost"}, {"GET", "k"}} {
@@ -23,7 +23,8 @@ func lacksMajority(t *testing.T, n *replicatest.Node) {
 	}
 }
 
-// Three voters of which two are gone do nothing, however many members without a vote there are.
+// TestMembersWithoutAVoteCountNowhere: while two of three voters are down, no command succeeds, however many members
+// without a vote there are. None of these leads.
 func TestMembersWithoutAVoteCountNowhere(t *testing.T) {
 	ofNodes(t, 3, func(t *testing.T, c *replicatest.Cluster) {
 		var learners []*replicatest.Node
@@ -51,10 +52,10 @@ func TestMembersWithoutAVoteCountNowhere(t *testing.T) {
 	})
 }
 
-// A dead leader is replaced at once, by a voter.
+// TestMembersWithoutAVoteAreNotNominated: a dead leader is replaced at once, by a voter.
 func TestMembersWithoutAVoteAreNotNominated(t *testing.T) {
 	ofNodes(t, 3, func(t *testing.T, c *replicatest.Cluster) {
-		for _, name := range []string{"a1", "a2"} { // of equals the first is elected
+		for _, name := range []string{"a1", "a2"} { // of equal nodes the first by name is elected
 			require.NoError(t, c.Change(raftnode.AddNonvoter, c.Add(name)))
 		}
 		require.Equal(t, protocol.OK, c.Leader().Do("SET", "k", "v"))
@@ -68,7 +69,7 @@ func TestMembersWithoutAVoteAreNotNominated(t *testing.T) {
 	})
 }
 
-// A vote that was taken does not count from then on, and counts again when it is given back.
+// TestDemotedVoter: a demoted member does not count for the majority. It counts again when it has its vote again.
 func TestDemotedVoter(t *testing.T) {
 	ofNodes(t, 3, func(t *testing.T, c *replicatest.Cluster) {
 		leader, demoted, other := c.Leader(), c.Followers()[0], c.Followers()[1]
@@ -86,7 +87,7 @@ func TestDemotedVoter(t *testing.T) {
 	})
 }
 
-// A leader may be removed, and demoted: the others elect another.
+// TestLeaderIsRemoved: a leader can be removed or demoted. The others elect another leader.
 func TestLeaderIsRemoved(t *testing.T) {
 	for _, kind := range []raftnode.ChangeKind{raftnode.Remove, raftnode.Demote} {
 		ofNodes(t, 3, func(t *testing.T, c *replicatest.Cluster) {
@@ -109,8 +110,9 @@ func TestLeaderIsRemoved(t *testing.T) {
 	}
 }
 
-// TestChangeIsWithheldFromMembersWithoutAVote until it is committed, near and far: from one that has none, and from one
-// that loses its vote or goes. Else they would have it, and wait for its voters, when the leader is lost.
+// TestChangeIsWithheldFromMembersWithoutAVote: a member without a vote gets a new configuration only after it is
+// committed, near and far. So does a member that loses its vote or is removed. Otherwise, if the leader were lost, such
+// a member would have a configuration that the other voters lack, and wait for its voters.
 func TestChangeIsWithheldFromMembersWithoutAVote(t *testing.T) {
 	for _, kind := range []raftnode.ChangeKind{raftnode.Demote, raftnode.Remove} {
 		for _, roundTrip := range []time.Duration{0, 5 * raftnode.FarAway} {
@@ -140,7 +142,8 @@ func TestChangeIsWithheldFromMembersWithoutAVote(t *testing.T) {
 	}
 }
 
-// A member that was removed while it could not be reached stands for election when it is back, and gets nothing.
+// TestRemovedMemberComesBack: a member that was removed while it could not be reached starts elections when it is back.
+// It gets no vote, and the leader stays.
 func TestRemovedMemberComesBack(t *testing.T) {
 	ofNodes(t, 3, func(t *testing.T, c *replicatest.Cluster) {
 		leader, gone := c.Leader(), c.Followers()[0]
@@ -158,8 +161,9 @@ func TestRemovedMemberComesBack(t *testing.T) {
 	})
 }
 
-// A node gets a vote and the leader is lost, while one of the other two is cut off: the voter that does not know of the
-// vote, or of that node at all, or the node itself. These two are a majority, and one has all that is committed.
+// TestElectionByTheNewestConfiguration: a node gets a vote and the leader is lost, while another node is cut off: the
+// voter that does not know of the vote, or does not know the node at all, or the new voter itself. The two remaining
+// nodes are a majority, and the one with all committed entries is elected.
 func TestElectionByTheNewestConfiguration(t *testing.T) {
 	for _, row := range []struct{ stranger, itself bool }{{}, {stranger: true}, {itself: true}} {
 		ofNodes(t, 2, func(t *testing.T, c *replicatest.Cluster) {
@@ -183,7 +187,7 @@ func TestElectionByTheNewestConfiguration(t *testing.T) {
 	}
 }
 
-// The majority that a cluster had confirms nothing once there are more voters.
+// TestFormerMajorityConfirmsNothing: after voters were added, a majority of the former voters confirms no leader.
 func TestFormerMajorityConfirmsNothing(t *testing.T) {
 	for _, size := range []int{1, 3} {
 		ofNodes(t, size, func(t *testing.T, c *replicatest.Cluster) {
@@ -213,7 +217,7 @@ func TestFormerMajorityConfirmsNothing(t *testing.T) {
 	}
 }
 
-// A node keeps its ID when its address changes, also when all move at once.
+// TestMembersMove: a node keeps its ID when its address changes, even if all addresses change at once.
 func TestMembersMove(t *testing.T) {
 	ofNodes(t, 3, func(t *testing.T, c *replicatest.Cluster) {
 		require.Equal(t, protocol.OK, c.Leader().Do("SET", "k", "v"))
@@ -248,7 +252,8 @@ func TestMembersMove(t *testing.T) {
 	})
 }
 
-// Raft looks at no vote when it is told to stand for election.
+// TestMemberWithoutAVoteDoesNotLead: a member without a vote refuses a request to stand for election. Raft itself does
+// not check for a vote.
 func TestMemberWithoutAVoteDoesNotLead(t *testing.T) {
 	ofNodes(t, 3, func(t *testing.T, c *replicatest.Cluster) {
 		learner := c.Add("n4")
@@ -268,7 +273,7 @@ func TestMemberWithoutAVoteDoesNotLead(t *testing.T) {
 	})
 }
 
-// What cannot be done is refused before raft has it.
+// TestRefusedChanges: an invalid change of the configuration is refused before raft gets it.
 func TestRefusedChanges(t *testing.T) {
 	ofNodes(t, 1, func(t *testing.T, c *replicatest.Cluster) {
 		leader := c.Leader()
@@ -325,7 +330,8 @@ func TestRefusedChanges(t *testing.T) {
 	})
 }
 
-// A change that no majority takes has no known outcome, and may be made later.
+// TestOutcomeOfAChangeIsNotKnown: a change that no majority acknowledges has an unknown outcome. Here the next leader
+// does not have it.
 func TestOutcomeOfAChangeIsNotKnown(t *testing.T) {
 	ofNodes(t, 3, func(t *testing.T, c *replicatest.Cluster) {
 		leader, gone := c.Leader(), c.Followers()[0]

@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast/holdfast/server/store"
 )
 
-// slowDisks has every append to a log of c take 50 ms, so that what comes meanwhile gathers, until fast is called.
+// slowDisks has each append to a log take 50 ms, until fast is called. Meanwhile batches gather for the next entry.
 func slowDisks(c *replicatest.Cluster) (fast func()) {
 	var clear []func()
 	for _, n := range c.Nodes() {
@@ -29,15 +29,15 @@ func slowDisks(c *replicatest.Cluster) (fast func()) {
 	}
 }
 
-// A lock that is released goes to who asked for it while the release waited for
-// the same entry, in any order of the requests and through any node.
+// TestReleasedLockIsAcquiredInTheSameEntry: a request for a lock and the lock's release wait for the same entry. The
+// request gets the lock even if it came first, through any node.
 func TestReleasedLockIsAcquiredInTheSameEntry(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		leader := c.Leader()
 		for _, n := range []*replicatest.Node{leader, c.Followers()[0]} {
 			require.Equal(t, protocol.OK, leader.Do("SET", "lock", "a"))
 			fast := slowDisks(c)
-			before := later(leader, "INCR", "n") // is on its way while the others come
+			before := later(leader, "INCR", "n") // in flight while the others arrive
 			time.Sleep(20 * time.Millisecond)
 			acquired := later(n, "SET", "lock", "b", "NX")
 			time.Sleep(20 * time.Millisecond)
@@ -49,8 +49,8 @@ func TestReleasedLockIsAcquiredInTheSameEntry(t *testing.T) {
 	})
 }
 
-// Polls for a lock that a client has wait for others right after an entry that was of
-// use, a millisecond at most; where nothing happens they are refused at once.
+// TestRefusedPollsAreDelayed: right after a useful entry, a poll for a held lock waits for the next useful batch, at
+// most a millisecond. In an idle cluster it is refused at once.
 func TestRefusedPollsAreDelayed(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		leader := c.Leader()
@@ -96,8 +96,8 @@ func TestRefusedPollsAreDelayed(t *testing.T) {
 	})
 }
 
-// Delayed polls are answered though the leader hands over meanwhile, and by what
-// is true then: a lock that ends while they wait is theirs.
+// TestDelayedPollsSurviveTheirLeader: delayed polls are answered even if the leader transfers its leadership meanwhile.
+// Their replies are true at that time: if the lock's lease ends while a poll waits, the poll gets the lock.
 func TestDelayedPollsSurviveTheirLeader(t *testing.T) {
 	slow := func(c *replica.Config) { c.RefusalDelay = 100 * time.Millisecond }
 	inBubble(t, slow, func(t *testing.T, c *replicatest.Cluster) {
@@ -122,13 +122,13 @@ func TestDelayedPollsSurviveTheirLeader(t *testing.T) {
 	})
 }
 
-// Each batch of a burst is applied once, also when the burst has more claims than an entry puts last
-// at a time.
+// TestManyAcquiresInOneEntry: each batch of a burst is applied once, even if the burst has more SET NX than an entry
+// puts last at a time.
 func TestManyAcquiresInOneEntry(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		leader := c.Leader()
 		defer slowDisks(c)()
-		before := later(leader, "INCR", "n") // the others gather behind it
+		before := later(leader, "INCR", "n") // later batches wait for it, and share the next entry
 		time.Sleep(time.Millisecond)
 		log := leader.Replica().Status().LastLog
 		var acquires, counts []<-chan protocol.Value
@@ -146,8 +146,7 @@ func TestManyAcquiresInOneEntry(t *testing.T) {
 	})
 }
 
-// TestWrongHintsOnlyCostTime: whatever a node says of a batch, the batch does what its commands say, once, and within
-// the delay of refusals.
+// TestWrongHintsOnlyCostTime: with any hints a batch does what its commands say, once, within the delay of refusals.
 func TestWrongHintsOnlyCostTime(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		leader, n := c.Leader(), int64(0)
@@ -183,7 +182,7 @@ func TestWrongHintsOnlyCostTime(t *testing.T) {
 	})
 }
 
-// TestLargeBodiesAreNotLookedAt: the delay of refusals copies no large body.
+// TestLargeBodiesAreNotLookedAt: the delay of refusals examines no large body, and so does not delay it.
 func TestLargeBodiesAreNotLookedAt(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		leader := c.Leader()

@@ -35,9 +35,9 @@ import (
 	"github.com/holdfast/holdfast/server/sessions"
 )
 
-// The parts of a node, each alone, with what it is handed made up.
+// The tests in this file test each part of a node alone. The functions and the sources that the part uses are fakes.
 
-// woken takes the word from a wake channel.
+// woken reports whether a signal waits in the channel wake, and takes the signal.
 func woken(wake <-chan struct{}) bool {
 	select {
 	case <-wake:
@@ -97,7 +97,7 @@ func TestDefaults(t *testing.T) {
 	}}.withDefaults().ClockStep)
 }
 
-// TestRefusedConfigurations: each fault is named, and all of them together.
+// TestRefusedConfigurations: the error of validate has a line for each fault of the configuration.
 func TestRefusedConfigurations(t *testing.T) {
 	first := members.Member{ID: "n1", Addr: "n1:1", Voter: true}
 	good := Config{ID: "n1", Bootstrap: []members.Member{first}, HoldVersion: protocol.EntryVersion}.withDefaults()
@@ -144,7 +144,9 @@ func TestRefusedConfigurations(t *testing.T) {
 	require.ErrorContains(t, err, "configure replica: ID is empty")
 }
 
-// TestLeadershipBeginsAndEnds: what a leadership that begins or ends changes in the other parts.
+// TestLeadershipBeginsAndEnds: a leadership that begins opens the gate of reads, attaches the proposer to the writes,
+// and reroutes the reads that wait for another leader. Its end undoes this. A change of the leader or of a leader's
+// term is reported once.
 func TestLeadershipBeginsAndEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var did []string
@@ -243,7 +245,8 @@ func TestLeadershipBeginsAndEnds(t *testing.T) {
 	})
 }
 
-// TestRoundsEnd: a read that waits for a check when the node ends is answered, and so are those that come later.
+// TestRoundsEnd: a read that waits for a leadership check when the node stops gets ErrStopping, and so does each later
+// read.
 func TestRoundsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rs := newRounds(roundsConfig{serving: new(atomic.Pointer[leaderTerm])})
@@ -263,15 +266,15 @@ func TestRoundsEnd(t *testing.T) {
 	})
 }
 
-// TestReadersHaveTheirDeadlines: a check that takes long, and the one behind it, answer no reader late. A reader with
-// time left stays in its round.
+// TestReadersHaveTheirDeadlines: a read gets its error at its own deadline, even if the check before its own takes
+// long. A read with time left stays in its round, and gets the round's result.
 func TestReadersHaveTheirDeadlines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rs := newRounds(roundsConfig{})
 		var readers sync.WaitGroup
 		start := time.Now()
 		second := func(s int) time.Time { return start.Add(time.Duration(s) * time.Second) }
-		for i := range 3 { // the checks
+		for i := range 3 { // the checks, of ten seconds each
 			time.AfterFunc(time.Duration(10*i)*time.Second+1, func() {
 				r := rs.take()
 				time.Sleep(time.Until(second(10*i + 10)))
@@ -296,8 +299,8 @@ func TestReadersHaveTheirDeadlines(t *testing.T) {
 	})
 }
 
-// TestReadBringsClusterTime: a read of what is due asks for the entry that ends it, and waits for it, the end of the
-// leadership, or the deadline.
+// TestReadBringsClusterTime: a read of a key that is due requests an entry with a stamp at which the key expires. It
+// waits for the entry, for the end of the leadership, or until its deadline.
 func TestReadBringsClusterTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var stamps watermark
@@ -316,7 +319,7 @@ func TestReadBringsClusterTime(t *testing.T) {
 	})
 }
 
-// due is a machine with nothing but what a ticker looks at.
+// due is a state machine that has only the methods that a ticker calls.
 type due struct {
 	fsm.Machine
 	deadline, clock int64
@@ -326,7 +329,7 @@ type due struct {
 func (m *due) NextDue() (int64, bool) { return m.deadline, m.some }
 func (m *due) Clock() (int64, int64)  { return m.clock, 0 }
 
-// TestTicker: what is asked for at each tick, and how long the ticker sleeps after it.
+// TestTicker: the stamp that each tick requests, and how long the ticker sleeps after it.
 func TestTicker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source, m, asked := &fakeClock{}, &due{}, int64(0)
@@ -340,7 +343,7 @@ func TestTicker(t *testing.T) {
 		l := &leaderTerm{clock: newClusterClock(source, 400*time.Millisecond, 0, 0)}
 		serving.Store(l)
 		for i, c := range []struct {
-			pass     time.Duration // for the clock and for all else
+			pass     time.Duration // passes before the tick, for the clock and in virtual time
 			deadline int64         // 0: none
 			applied  int64
 			asked    int64
@@ -351,11 +354,11 @@ func TestTicker(t *testing.T) {
 			{0, 200, 0, 0, 200 * time.Millisecond},
 			{0, 50, 0, 0, 50 * time.Millisecond},
 			{50 * time.Millisecond, 50, 0, 50, 10 * time.Millisecond},
-			{9 * time.Millisecond, 50, 0, 0, 10 * time.Millisecond}, // asked for 9 ms ago
+			{9 * time.Millisecond, 50, 0, 0, 10 * time.Millisecond}, // requested 9 ms ago
 			{time.Millisecond, 50, 0, 60, 10 * time.Millisecond},
-			{0, 50, 59, 60, time.Millisecond}, // the entry at 59 has left some
+			{0, 50, 59, 60, time.Millisecond}, // the entry at 59 has left ended leases
 			{0, 60, 60, 0, time.Millisecond},
-			{time.Second, 0, 60, 0, 0}, // the clock is capped: 460 now
+			{time.Second, 0, 60, 0, 0}, // the clock advances by at most 400 ms: it is 460 now
 			{0, 460, 459, 460, 10 * time.Millisecond},
 			{0, 460, 459, 0, 10 * time.Millisecond},
 			{400 * time.Millisecond, 10_000, 0, 0, 140 * time.Millisecond},
@@ -385,7 +388,7 @@ func TestTicker(t *testing.T) {
 	})
 }
 
-// TestStalls: when a proposal that hangs is reported, and when the leadership is given up or served anew.
+// TestStalls: when a proposal that hangs is reported, and when the leader gives up its leadership or serves anew.
 func TestStalls(t *testing.T) {
 	serving := new(atomic.Pointer[leaderTerm])
 	l := &leaderTerm{term: 3}
@@ -411,7 +414,7 @@ func TestStalls(t *testing.T) {
 	}
 	for _, c := range []struct {
 		at   float64
-		then func() // before the look
+		then func() // runs before stall
 		want string
 	}{
 		{0, nil, ""},
@@ -419,7 +422,7 @@ func TestStalls(t *testing.T) {
 		{0.9, leads(1, 0), ""},
 		{1, nil, "stalled"},
 		{1.9, nil, ""},
-		{2, nil, ""}, // from now on for 2*2+1 s
+		{2, nil, ""}, // the 2*2+1 s until the leadership is given up begin
 		{5.9, nil, ""},
 		{6, nil, "stalled"},
 		{6.9, nil, ""},
@@ -435,10 +438,10 @@ func TestStalls(t *testing.T) {
 		{29, nil, "stalled"},
 		{29.5, func() { waits = true }, ""},
 		{33, func() { l.term++ }, ""},
-		{34.5, nil, "stalled"}, // another leadership begins anew
+		{34.5, nil, "stalled"}, // not given up: the 5 s began again with the other term
 		{38, nil, "given up"},
 		{38.1, leads(1, 37.5), ""},
-		{38.5, nil, "stalled"}, // sooner than the other would be repeated
+		{38.5, nil, "stalled"}, // a new stall, less than 5 s after the last report
 		{39.3, leads(0, 38.2), ""},
 		{39.4, leads(1, 38.2), "stalled"},
 		{40.3, func() { idle = true }, ""},
@@ -455,7 +458,7 @@ func TestStalls(t *testing.T) {
 	}
 }
 
-// handful is a source of batches: those that wait are given out when taken, unless they have been answered meanwhile.
+// handful is a source whose batches all wait. take passes them on, unless they were answered meanwhile.
 type handful struct {
 	batches  []*forward.Batch
 	answered bool
@@ -489,19 +492,19 @@ func request(words ...string) *forward.Batch {
 
 // TestProposer plays the lines of testdata/proposer.txt:
 //
-//	own WORDS, others WORDS   these batches wait, of the node and of others: a is SET a v, a? is SET a v NX, a! is SET of
-//	                          a large value, and a?*9 are nine
-//	answered                  the node's own batches get an answer before they are taken
-//	serve                     the node leads, in term 3
-//	step                      a step of the proposer: what was proposed, and what was told of it
-//	lands TERM                an entry of that term was applied, and the proposer is woken
-//	pass TIME                 time goes on
-//	want MILLIS               an entry is asked for that brings cluster time there
-//	noop yes|no               the machine takes a SET NX for one that is refused
-//	common VERSION            all members can use the version
+//	own WORDS, others WORDS   the batches of this node, and of other nodes, that wait: a is SET a v, a? is SET a v NX,
+//	                          a! is SET of a large value, and a?*9 is nine batches
+//	answered                  this node's batches are answered before the proposer takes them
+//	serve                     this node becomes the leader, in term 3
+//	step                      runs a step of the proposer, and shows the calls that it makes
+//	lands TERM                an entry of that term was applied; shows the calls, and whether the proposer was woken
+//	pass TIME                 time passes
+//	want MILLIS               requests an entry that brings cluster time to MILLIS
+//	noop yes|no               whether the machine reports batches as refused
+//	common VERSION            the version that all members can use
 //	trip TIME                 the round trip to the nearest majority
-//	woken                     whether the proposer was woken since the last look
-//	looked                    how many batches were looked at since the last look
+//	woken                     whether a signal waits for the proposer
+//	looked                    how many of this node's batches were examined since the last such line
 func TestProposer(t *testing.T) {
 	protocoltest.Transcripts(t, "testdata/proposer.txt", func(t *testing.T, script []byte) (got []byte) {
 		synctest.Test(t, func(t *testing.T) { got = protocoltest.Lines(t, script, newProposing(t).line) })
@@ -509,7 +512,7 @@ func TestProposer(t *testing.T) {
 	})
 }
 
-// proposing is a proposer with what it is handed made up.
+// proposing is a proposer with fake sources and functions, and a record of the calls that it makes.
 type proposing struct {
 	*proposer
 	t           *testing.T
@@ -546,10 +549,10 @@ func (s *proposing) note(format string, args ...any) {
 	s.did = append(s.did, fmt.Sprintf(format, args...))
 }
 
-// noteEntry notes an entry with its keys: k*9 are nine batches of the key one after another.
+// noteEntry records a proposed entry with the key of each batch. k*9 stands for nine batches in a row with the key k.
 func (s *proposing) noteEntry(term uint64, entry []byte, _ ...byte) {
 	version := entry[0]
-	entry[0] = protocol.OldestEntryVersion // a later version is beyond this release
+	entry[0] = protocol.OldestEntryVersion // this release cannot decode a later version
 	e, err := protocol.DecodeEntry(string(entry))
 	require.NoError(s.t, err)
 	var keys []string
@@ -641,7 +644,8 @@ func (s *proposing) line(words []string) []string {
 	return s.did
 }
 
-// TestVersionOfTheFirstEntry: founders begin with a version of their own, and the log's holds from then on.
+// TestVersionOfTheFirstEntry: an empty log begins with the founding version. Later leaderships begin with the log's
+// version.
 func TestVersionOfTheFirstEntry(t *testing.T) {
 	r := &Replica{machine: fsm.New()}
 	r.config.FoundingVersion = protocol.EntryVersion + 1
@@ -651,7 +655,8 @@ func TestVersionOfTheFirstEntry(t *testing.T) {
 	require.Equal(t, byte(protocol.OldestEntryVersion), r.firstVersion())
 }
 
-// TestCommonVersion: the least that all members can use, and that no operator holds back; 0 if that is not above.
+// TestCommonVersion: the newest version that all members can use and that no hold excludes, or 0 if that is not above
+// the present version.
 func TestCommonVersion(t *testing.T) {
 	for _, c := range []struct {
 		newest, hold, above byte
@@ -673,7 +678,7 @@ func TestCommonVersion(t *testing.T) {
 	}
 }
 
-// TestReasonsToLearnOfCommits: any one is enough, and the last to go ends it.
+// TestReasonsToLearnOfCommits: the node subscribes to commits while it has at least one reason.
 func TestReasonsToLearnOfCommits(t *testing.T) {
 	var wants bool
 	c := &commitInterest{subscribe: func(yes bool) { wants = yes }}
@@ -704,7 +709,7 @@ func numbersIn(t *testing.T, entry []byte) (numbers []uint64) {
 	}
 }
 
-// TestEntryBuilder: what is in an entry and in which order, when it is full, and what the next one begins with.
+// TestEntryBuilder: the order of the batches in an entry, the limit of its size, and the reuse of its buffers.
 func TestEntryBuilder(t *testing.T) {
 	numbered := func(seq uint64, creates bool, size int) *forward.Batch {
 		b := &forward.Batch{Origin: protocol.Incarnation{Node: "n", Epoch: 1}, Low: 1, Seq: seq}
@@ -771,16 +776,16 @@ func TestEntryBuilder(t *testing.T) {
 	require.Equal(t, same, before, "an entry stays as it is")
 }
 
-// crowd is a machine in which clients wait.
+// crowd is a state machine with waiting clients. The test sets their incarnations, and the results of Waiting.
 type crowd struct {
 	fsm.Machine
 	incarnations []protocol.Incarnation
 
 	mu    sync.Mutex
-	waits []bool // what is answered, the last one for ever
+	waits []bool // the results of the next calls of Waiting; the last one repeats
 }
 
-// answer sets what is answered.
+// answer sets the results of the next calls of Waiting.
 func (m *crowd) answer(waits ...bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -799,7 +804,7 @@ func (m *crowd) Waiting() bool {
 	return answer
 }
 
-// closing counts how often it is closed.
+// closing is a connection that counts the calls of Close.
 type closing struct {
 	net.Conn
 	closed *int
@@ -810,19 +815,19 @@ func (c *closing) Close() error {
 	return nil
 }
 
-// TestSilentNodes plays the lines of testdata/silence.txt, about the clients that wait on nodes that are silent:
+// TestSilentNodes plays the lines of testdata/silence.txt, about waiting clients of silent nodes:
 //
-//	waits NODE/EPOCH…     clients of these incarnations wait; the node is n1, incarnation 5
-//	leads TERM            the node leads, in that term; 0: it does not
-//	leader NODE           which node leads, as far as it knows; - none
-//	led                   there was a leader between two looks
-//	hears NODE            of which other node it hears; - none
-//	port refuses|takes|is-away   what connecting to the other node comes to
-//	commits yes|no        whether what it proposes is executed
-//	look TIMES            so many looks, a second apart: which nodes' clients were dropped at which look and after which
-//	                      silence, and what the node's own clients asked for
-//	park                  a client of the node waits
-//	told                  what those clients were told
+//	waits NODE/EPOCH…     clients of these incarnations wait; this node is n1, incarnation 5
+//	leads TERM            this node leads in that term; 0: it does not lead
+//	leader NODE           the leader, as far as this node knows; - for none
+//	led                   there was a leader since the last check
+//	hears NODE            the only other node that this leader has heard; - for none
+//	port refuses|takes|is-away   the result of a connection to a silent node
+//	commits yes|no        whether this node's proposals are executed
+//	look TIMES            runs so many checks, a second apart; shows which nodes' clients were dropped at which check
+//	                      and after which silence, and what this node proposed for its own clients
+//	park                  a client of this node begins to wait
+//	told                  the replies that this node's waiting clients have got since the last such line
 func TestSilentNodes(t *testing.T) {
 	protocoltest.Transcripts(t, "testdata/silence.txt", func(t *testing.T, script []byte) (got []byte) {
 		synctest.Test(t, func(t *testing.T) {
@@ -836,7 +841,7 @@ func TestSilentNodes(t *testing.T) {
 	})
 }
 
-// silent is the part that looks at clients that wait, with what it is handed made up.
+// silent is the part that manages waiting clients, with fake functions, and a record of its calls.
 type silent struct {
 	t             *testing.T
 	w             *waiting
@@ -945,7 +950,8 @@ func (s *silent) look(times string) (answers []string) {
 	return answers
 }
 
-// TestLooksWhileClientsWait: an entry has a client wait; then one look a second follows as long as any waits.
+// TestLooksWhileClientsWait: a client that begins to wait starts the checks. They run each second while any client
+// waits, and then stop.
 func TestLooksWhileClientsWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &crowd{waits: []bool{false}}
@@ -974,7 +980,7 @@ func TestLooksWhileClientsWait(t *testing.T) {
 		require.Zero(t, looksFor(time.Millisecond), "it is awake")
 		m.answer(false)
 		require.Equal(t, 1, looksFor(time.Minute))
-		m.answer(true, false, true, false) // one comes between two looks
+		m.answer(true, false, true, false) // a client begins to wait between two calls of Waiting
 		w.reached()
 		require.Equal(t, 2, looksFor(time.Minute))
 		cancel()
@@ -996,7 +1002,7 @@ func TestLooksWhileClientsWait(t *testing.T) {
 	})
 }
 
-// part is a node without raft. It has the parts that keep greetings and status messages.
+// part returns a replica without raft. It has the parts that store greetings and status messages.
 func part(t *testing.T) *Replica {
 	r := &Replica{addresses: &addresses{}, state: &state{}}
 	r.config.ID, r.config.Release = "n1", "r1"
@@ -1006,7 +1012,8 @@ func part(t *testing.T) *Replica {
 	return r
 }
 
-// TestWhatOthersSay: what a greeting and the leader's status message change in what this node knows of the members.
+// TestWhatOthersSay: a greeting and the leader's status message update what this node knows of the members. The
+// watchers are called if clients are concerned.
 func TestWhatOthersSay(t *testing.T) {
 	r := part(t)
 	_, known := r.committed()
@@ -1031,7 +1038,8 @@ func TestWhatOthersSay(t *testing.T) {
 	other.Release = "r0"
 	require.Equal(t, other, of("n2"), "it did not say which versions it can use")
 
-	// The leader knows of the others what it says, and of this node no more than the node itself.
+	// The leader's status message replaces what this node knows of other members. Of itself, the node keeps its release
+	// and its versions.
 	about.ClientAddr, about.NewestVersion, about.HoldVersion, about.Release = "x:2", 7, 6, "r3"
 	status := forward.Status{Commit: 100, Members: []forward.Member{
 		{ID: "n1", About: about, Silent: true, LogIndex: 3}, {ID: "n2", About: about, Silent: true, LogIndex: 9},
@@ -1059,7 +1067,8 @@ func TestWhatOthersSay(t *testing.T) {
 	require.Len(t, of("n2").Release, maxRelease)
 }
 
-// TestStateEvents: what an entry did is told to the clients that it concerns, to operators, and to the owner.
+// TestStateEvents: the events of an entry go to the waiting clients that they concern, to OnEvent, and to
+// OnStateEvents.
 func TestStateEvents(t *testing.T) {
 	var told []Event
 	var state []event.Event
@@ -1081,27 +1090,28 @@ func TestStateEvents(t *testing.T) {
 	require.Equal(t, did, state)
 }
 
-// TestHealthOfAFollower: it is behind if it lacks for long what it lacked at some time, or does not hear from the
-// leader.
+// TestHealthOfAFollower: a follower is unhealthy if it has not applied the entries that were committed at its start, if
+// entries are missing for longer than unhealthyAfter, or if no status message of the leader arrives. A leader is
+// unhealthy if an entry is in flight for longer than unhealthyAfter.
 func TestHealthOfAFollower(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &health{}
 		require.ErrorContains(t, h.behind(0, time.Now()), "no link")
 		for i, c := range []struct {
-			pass            time.Duration // before the message
+			pass            time.Duration // before the status message
 			commit, applied uint64
-			then            time.Duration // after it
-			now             uint64        // what is applied then
+			then            time.Duration // after the status message
+			now             uint64        // the applied index at the check
 			want            string
 		}{
 			{0, 100, 84, 0, 84, ""},
 			{0, 100, 84, 0, 83, "at log index 83 of 100 since the start"},
 			{0, 100, 84, unhealthyAfter, 90, ""},
 			{0, 110, 90, time.Second, 90, "at log index 90 of 100 for 4s"},
-			{0, 110, 90, time.Second, 100, ""}, // it has what it lacked
+			{0, 110, 90, time.Second, 100, ""}, // it has the entries that it lacked
 			{0, 110, 100, unhealthyAfter, 100, ""},
 			{0, 120, 109, time.Second, 109, "at log index 109 of 110 for 4s"},
-			{0, 120, 120, 0, 109, ""}, // read before the message, which says that it lacks nothing
+			{0, 120, 120, 0, 109, ""}, // 109 was read before the status message, which says that nothing is missing
 			{0, 120, 120, time.Minute, 0, "no link to the leader"},
 			{0, 130, 130, forward.SilenceTimeout + unhealthyAfter, 130, ""},
 			{0, 140, 130, 0, 130, ""},
@@ -1152,7 +1162,7 @@ func TestHeldBackBy(t *testing.T) {
 	require.Equal(t, []int{3, 2}, []int{voters, quorum})
 }
 
-// restoring is a machine whose snapshot has what a test gives it.
+// restoring is a state machine whose Restore returns err. Its other methods return what the test sets.
 type restoring struct {
 	fsm.Machine
 	applied map[uint64]bool
@@ -1167,7 +1177,8 @@ func (m *restoring) Incarnation(string) uint64                     { return m.kn
 func (m *restoring) Applied(_ protocol.Incarnation, n uint64) bool { return m.applied[n] }
 func (m *restoring) Skipped() []event.Event                        { return m.skipped }
 
-// TestRestore: after a restore the indexes show the snapshot, and its events come in order.
+// TestRestore: a snapshot raises the index and cluster time. Its events are emitted before the batches that it contains
+// get ErrUncertain.
 func TestRestore(t *testing.T) {
 	own := protocol.Incarnation{Node: "n1", Epoch: 5}
 	q := newQueue(own, Limits{PendingBatches: 9, PendingBytes: 99}, func() {})

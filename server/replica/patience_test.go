@@ -14,17 +14,18 @@ import (
 	"github.com/holdfast/holdfast/server/replica/replicatest"
 )
 
-// words are the words of a line.
+// words returns the words of a formatted line.
 func words(format string, args ...any) []string { return strings.Fields(fmt.Sprintf(format, args...)) }
 
-// quietLog has an entry of use land, so that what is in no hurry waits from now on, and returns the end of the log.
+// quietLog has a useful entry applied, after which requests that can wait are delayed. It returns the last index of the
+// log.
 func quietLog(leader *replicatest.Node) uint64 {
 	leader.Do("INCR", "n")
 	return leader.Replica().Status().LastLog
 }
 
-// TestWaitersComeWithTheNextEntry: a request that would only stand in line goes with the next useful entry, in the
-// order of arrival, or after the delay. Where nothing happens it stands in line at once.
+// TestWaitersComeWithTheNextEntry: a request that would only join a queue goes into the next useful entry, in the order
+// of arrival, or is proposed after the delay. In an idle cluster it is proposed at once.
 func TestWaitersComeWithTheNextEntry(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		leader := c.Leader()
@@ -34,7 +35,7 @@ func TestWaitersComeWithTheNextEntry(t *testing.T) {
 		}
 		release := func(i int) protocol.Value { return leader.Do(words("lock-command %d 0 0 lock.release k o%d", i, i)...) }
 		require.Equal(t, protocol.Integer(1), leader.Do(acquire(1, "wait 0")...))
-		time.Sleep(1500 * time.Millisecond) // the heartbeat of leases, each second, is an entry of use
+		time.Sleep(1500 * time.Millisecond) // the stamp of cluster time, each second, is a useful entry
 		start := time.Now()
 		require.Equal(t, protocol.Parked, leader.Do(acquire(2, "wait 0")...))
 		require.Zero(t, time.Since(start))
@@ -59,7 +60,7 @@ func TestWaitersComeWithTheNextEntry(t *testing.T) {
 			release(i)
 		}
 
-		// Without a useful entry the wait is short, and only the first has to wait at all.
+		// Without a useful entry, only the first request is delayed.
 		require.Equal(t, protocol.KindInteger, leader.Do(acquire(1, "wait 0")...).Kind)
 		time.Sleep(500 * time.Millisecond)
 		quietLog(leader)
@@ -71,7 +72,7 @@ func TestWaitersComeWithTheNextEntry(t *testing.T) {
 	})
 }
 
-// TestHasteOfRequests: a request that is granted, or that others on its connection wait for, makes an entry at once.
+// TestHasteOfRequests: a request that is granted, or that others on its connection wait for, is proposed at once.
 func TestHasteOfRequests(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		leader, follower := c.Leader(), c.Followers()[0]
@@ -94,7 +95,8 @@ func TestHasteOfRequests(t *testing.T) {
 	})
 }
 
-// TestBlockedPopsComeWithTheElement: a pop of what is not there goes with the push, through whichever node.
+// TestBlockedPopsComeWithTheElement: a pop from an empty list goes into the entry of the next push, through any node. A
+// pop from a list with an element is proposed at once.
 func TestBlockedPopsComeWithTheElement(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		leader := c.Leader()

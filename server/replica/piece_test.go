@@ -16,15 +16,15 @@ import (
 	"github.com/holdfast/holdfast/server/forward"
 )
 
-// entries is what a consumer of a queue sees: what it takes at a time, and what it answers.
+// entries is the consumer of a queue. It takes the waiting batches, and answers them.
 type entries struct {
 	t      *testing.T
 	queue  *queue
-	number map[string]uint64 // of the batch that begins with a word
+	number map[string]uint64 // of the batches that were taken last, by name
 }
 
-// numbered is a batch of count requests. Each request names the batch and the request's place, and is
-// longer than the request before.
+// numbered returns a batch of count requests. Each request has the batch's name and its own place, and is longer than
+// the request before.
 func numbered(name string, count int) *Batch {
 	u := &Batch{Write: true, Count: count}
 	for i := range count {
@@ -33,7 +33,7 @@ func numbered(name string, count int) *Batch {
 	return u
 }
 
-// take returns what waits, each batch as its name with the places of its requests.
+// take takes all waiting batches. It returns each as the names and places of its requests.
 func (e *entries) take() (batches []string) {
 	e.number = map[string]uint64{}
 	e.queue.take("consumer", math.MaxUint64, func(b *forward.Batch) bool {
@@ -53,7 +53,7 @@ func (e *entries) take() (batches []string) {
 	return batches
 }
 
-// ran answers the requests of a batch with their places from until to.
+// ran returns the answer to the requests of a batch at the places from up to to-1.
 func (e *entries) ran(name string, from, to int) forward.Completion {
 	c := forward.Completion{Number: e.number[name]}
 	for i := from; i < to; i++ {
@@ -69,7 +69,8 @@ func places(count int) (vs []protocol.Value) {
 	return vs
 }
 
-// inTable runs a test of a queue with a consumer, in virtual time. submit puts a batch in; its error comes later.
+// inTable runs a test of a queue with a consumer, in virtual time. submit adds a batch, and returns the channel of its
+// error.
 func inTable(t *testing.T, test func(e *entries, submit func(*Batch) <-chan error)) {
 	synctest.Test(t, func(t *testing.T) {
 		queue := newQueue(protocol.Incarnation{}, Limits{PendingBatches: 10, PendingBytes: 1000}, func() {})
@@ -84,7 +85,8 @@ func inTable(t *testing.T, test func(e *entries, submit func(*Batch) <-chan erro
 	})
 }
 
-// TestBatchKnowsItsNumbers: a batch with writes gets each number under which a part of it is proposed; reads have none.
+// TestBatchKnowsItsNumbers: a batch with writes reports each number under which a part of it is proposed. Reads report
+// none.
 func TestBatchKnowsItsNumbers(t *testing.T) {
 	inTable(t, func(e *entries, submit func(*Batch) <-chan error) {
 		var numbers []uint64
@@ -106,8 +108,8 @@ func TestBatchKnowsItsNumbers(t *testing.T) {
 	})
 }
 
-// The rest of a batch goes behind all that waits, with a number of its own. What is proposed again grows with what was
-// run, and takes a turn.
+// TestRestGoesBehindAll: the rest of a batch goes to the end of the queue, with a new number, and takes a turn. More of
+// the rest is proposed if more of the last part ran.
 func TestRestGoesBehindAll(t *testing.T) {
 	inTable(t, func(e *entries, submit func(*Batch) <-chan error) {
 		a, b, c, d := numbered("a", 9), numbered("b", 3), numbered("c", 1), numbered("d", 1)
@@ -138,8 +140,9 @@ func TestRestGoesBehindAll(t *testing.T) {
 	})
 }
 
-// TestCutBatchTakesATurn: a batch whose work nobody knew is small at first. Once it was cut, small batches do not wait
-// for its rest; and as long as nothing of it is run, fewer of its kind have room in an entry each time.
+// TestCutBatchTakesATurn: a batch whose work was not known is small at first. Its rest is large once it was cut, and
+// small batches do not wait for it. While none of its requests runs, its estimated work grows each time, so that fewer
+// such batches fit into an entry.
 func TestCutBatchTakesATurn(t *testing.T) {
 	inTable(t, func(e *entries, submit func(*Batch) <-chan error) {
 		cut, read := submit(numbered("a", 5)), numbered("r", 2)
@@ -167,8 +170,8 @@ func TestCutBatchTakesATurn(t *testing.T) {
 	})
 }
 
-// A batch that ended belongs to the connection that waits for it, also while others of its entry are looked at.
-// What would be wrong, the race detector sees.
+// TestEndedBatchIsLeftAlone: an answered batch belongs to the goroutine that waits for it. The queue does not touch it
+// while it handles other batches of the entry. The race detector would find that.
 func TestEndedBatchIsLeftAlone(t *testing.T) {
 	inTable(t, func(e *entries, submit func(*Batch) <-chan error) {
 		a, b := submit(numbered("a", 2)), submit(numbered("b", 2))
@@ -180,7 +183,8 @@ func TestEndedBatchIsLeftAlone(t *testing.T) {
 	})
 }
 
-// What has run keeps its replies, whatever becomes of the rest, and the rest is told what is true of it.
+// TestRestRunsOutOfTime: requests that have run keep their replies, whatever ends the rest. The rest gets the error
+// that is true for it.
 func TestRestRunsOutOfTime(t *testing.T) {
 	for _, c := range []struct {
 		what string
@@ -237,7 +241,7 @@ func TestRestRunsOutOfTime(t *testing.T) {
 	})
 }
 
-// TestNumbersHaveAnEnd: while a single batch hangs, others that come or go on get numbers up to an end.
+// TestNumbersHaveAnEnd: while a single batch hangs, the numbers for new batches and for rests are bounded.
 func TestNumbersHaveAnEnd(t *testing.T) {
 	inTable(t, func(e *entries, submit func(*Batch) <-chan error) {
 		hangs, rest := submit(numbered("a", 1)), submit(numbered("b", 2))

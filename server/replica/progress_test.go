@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast/holdfast/server/store"
 )
 
-// busy has the leader commit an entry every tenth of a second for so long.
+// busy has the leader commit an entry every 100 ms.
 func busy(t *testing.T, n *replicatest.Node, during time.Duration) {
 	t.Helper()
 	for i := range int(during / (100 * time.Millisecond)) {
@@ -27,7 +27,7 @@ func busy(t *testing.T, n *replicatest.Node, during time.Duration) {
 	}
 }
 
-// stalledNames are the followers of which the leader's status says that they make no progress.
+// stalledNames returns the names of the followers that are stalled in the leader's status.
 func stalledNames(n *replicatest.Node) (names []string) {
 	for _, s := range n.Replica().Status().Stalled {
 		names = append(names, s.Name)
@@ -35,8 +35,8 @@ func stalledNames(n *replicatest.Node) (names []string) {
 	return names
 }
 
-// Whatever keeps a follower's log from growing, its leader tells of it once, shows it, and tells once when that is
-// over. The follower is not healthy meanwhile.
+// TestFollowerWithoutProgress: for any fault that stops the growth of a follower's log, the leader emits one event,
+// shows the follower in its status, and emits one event when the log grows again. Meanwhile the follower is unhealthy.
 func TestFollowerWithoutProgress(t *testing.T) {
 	tests := map[string]func(c *replicatest.Cluster, n *replicatest.Node) (undo func()){
 		"hanging disk": func(_ *replicatest.Cluster, n *replicatest.Node) func() {
@@ -100,8 +100,8 @@ func TestFollowerWithoutProgress(t *testing.T) {
 	}
 }
 
-// Nothing is told of a cluster in which nothing is committed, of a follower that is slow, or of one that was away for a
-// moment.
+// TestFollowersWithProgress: a leader reports no follower as stalled while nothing is committed, if the follower is
+// slow, or if it was down for a moment.
 func TestFollowersWithProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := replicatest.New(t, replicatest.Options{})
@@ -109,7 +109,7 @@ func TestFollowersWithProgress(t *testing.T) {
 		leader, n := c.Leader(), c.Followers()[0]
 		time.Sleep(time.Minute)
 
-		// The other nodes miss nothing of this one: it has all that is committed.
+		// The isolated follower has all that is committed.
 		c.Net.Isolate(n.Name)
 		time.Sleep(time.Minute)
 		heal(c)
@@ -134,7 +134,8 @@ func TestFollowersWithProgress(t *testing.T) {
 	})
 }
 
-// Each leadership judges for itself: a new leader tells again, a former one shows nothing any more.
+// TestFollowersOfAnotherLeader: each leadership finds stalled followers by itself. A new leader emits the event again,
+// and a former one shows none.
 func TestFollowersOfAnotherLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := replicatest.New(t, replicatest.Options{})
@@ -161,7 +162,8 @@ func TestFollowersOfAnotherLeader(t *testing.T) {
 	})
 }
 
-// A follower that has moved is not shown any more, although the leader has not looked since.
+// TestStatusForgetsFollowersThatMove: the status does not show a follower as stalled once its log has grown, even
+// before the leader's next check.
 func TestStatusForgetsFollowersThatMove(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := replicatest.New(t, replicatest.Options{})
@@ -187,8 +189,8 @@ func TestStatusForgetsFollowersThatMove(t *testing.T) {
 	})
 }
 
-// A follower that is behind by many large entries gets them over a slow link that breaks now and
-// then: no deadline is for a request as a whole, and what arrived is not sent again.
+// TestFollowerCatchesUpOverASlowLink: a follower lacks many large entries, and gets them over a slow link that breaks
+// now and then. No deadline is for a request as a whole, and entries that have arrived are not sent again.
 func TestFollowerCatchesUpOverASlowLink(t *testing.T) {
 	protocoltest.SkipShort(t, "hundreds of megabytes")
 	const rate, entries, size = 512 << 10, 24, 1 << 20
@@ -216,8 +218,8 @@ func TestFollowerCatchesUpOverASlowLink(t *testing.T) {
 	})
 }
 
-// Large entries that are in no node's memory any more reach a follower that was away, and each node's state when it
-// starts.
+// TestLargeEntriesFromTheDisk: large entries that are in no node's memory any more reach a follower that was down, and,
+// at a start, each node's state.
 func TestLargeEntriesFromTheDisk(t *testing.T) {
 	protocoltest.SkipShort(t, "hundreds of megabytes")
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {

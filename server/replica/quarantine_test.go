@@ -21,7 +21,7 @@ import (
 	"github.com/holdfast/holdfast/server/store"
 )
 
-// captures are hashes of what the nodes captured, by index and node.
+// captures has the hashes of the states that the nodes have captured, by log index and node.
 type captures struct {
 	mu  sync.Mutex
 	all map[uint64]map[string]string
@@ -40,14 +40,14 @@ func (c *captures) configure(conf *replica.Config) {
 	}
 }
 
-// last are the hashes at the newest index.
+// last returns the hashes at the newest index, by node.
 func (c *captures) last() (hashes map[string]string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return maps.Clone(c.all[slices.Max(slices.Collect(maps.Keys(c.all)))])
 }
 
-// propose has the states captured, and waits until this has happened.
+// propose has all nodes capture their states, and returns the hashes after a second.
 func (c *captures) propose(t *testing.T, cluster *replicatest.Cluster) map[string]string {
 	t.Helper()
 	require.True(t, cluster.Leader().Replica().ProposeCheck())
@@ -80,7 +80,7 @@ func replaceState(n, from *replicatest.Node) error {
 	return n.Replica().ReplaceState(context.Background(), snapshot, state)
 }
 
-// requireDescriptions: a node takes no state whose description makes no sense, and none that is cut off.
+// requireDescriptions requires that n refuses a state with an invalid description, and a truncated state.
 func requireDescriptions(t *testing.T, n, from *replicatest.Node) {
 	t.Helper()
 	for _, spoil := range []func(*store.Snapshot){
@@ -106,8 +106,8 @@ func requireDescriptions(t *testing.T, n, from *replicatest.Node) {
 	require.True(t, frozen)
 }
 
-// TestCapturesAreEqual: all members capture the same state at an index, however they came by it, and one whose state
-// differs another.
+// TestCapturesAreEqual: all members capture equal states at an index, also after a restart or the restore of a
+// snapshot. A member whose state differs captures another.
 func TestCapturesAreEqual(t *testing.T) {
 	inWatchedBubble(t, func(t *testing.T, c *replicatest.Cluster, found *captures) {
 		loaded, restarted := c.Followers()[0], c.Followers()[1]
@@ -132,7 +132,7 @@ func TestCapturesAreEqual(t *testing.T) {
 	})
 }
 
-// TestNodeThatComparesNothing applies the entry that has others capture their states.
+// TestNodeThatComparesNothing: a node without OnCapture applies an entry that asks for a capture.
 func TestNodeThatComparesNothing(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		require.True(t, c.Leader().Replica().ProposeCheck())
@@ -141,8 +141,8 @@ func TestNodeThatComparesNothing(t *testing.T) {
 	})
 }
 
-// TestQuarantineFarAway: a node in quarantine hands its leadership over also where a connection and an answer take most
-// of an election timeout, or longer.
+// TestQuarantineFarAway: a node in quarantine transfers its leadership even if a connection and an answer take half an
+// election timeout, or all of it.
 func TestQuarantineFarAway(t *testing.T) {
 	for _, part := range []time.Duration{8, 4} {
 		inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
@@ -157,7 +157,7 @@ func TestQuarantineFarAway(t *testing.T) {
 	}
 }
 
-// TestQuarantineWithoutAnHeir: the only voter that could lead is away. When it comes back it leads.
+// TestQuarantineWithoutAnHeir: the only voter that may lead is down. It leads after its restart.
 func TestQuarantineWithoutAnHeir(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		c.Fill(5)
@@ -177,8 +177,8 @@ func TestQuarantineWithoutAnHeir(t *testing.T) {
 	})
 }
 
-// TestHeirWithoutAState: a node in quarantine is elected, as it alone has the last entry, and the only voter that could
-// lead was started a moment ago and has applied nothing. That voter serves within ten election timeouts.
+// TestHeirWithoutAState: a node in quarantine is elected, since it alone has the last entry. The only voter that may
+// lead has just started, and has applied nothing. That voter serves within ten election timeouts.
 func TestHeirWithoutAState(t *testing.T) {
 	quarantined := false
 	inBubble(t, func(c *replica.Config) {
@@ -202,8 +202,8 @@ func TestHeirWithoutAState(t *testing.T) {
 	})
 }
 
-// TestQuarantine: a node whose state differs stops to lead, answers nothing, and keeps its state to itself. It stores
-// the log as before. The state of another member, and nothing else, makes it a member like the others.
+// TestQuarantine: a node whose state differs stops leading, answers no command, and gives its state to nobody. It still
+// stores the log. Only the state of another member makes it a normal member again.
 func TestQuarantine(t *testing.T) {
 	inWatchedBubble(t, func(t *testing.T, c *replicatest.Cluster, found *captures) {
 		c.Fill(20)
@@ -220,7 +220,7 @@ func TestQuarantine(t *testing.T) {
 			require.Equal(t, protocol.ErrQuarantined.Value(), n.Do(words...))
 		}
 		require.Equal(t, reached, n.Replica().Reached())
-		time.Sleep(time.Second) // a majority suffices for a reply
+		time.Sleep(time.Second) // a reply needs only a majority, so the node may be late
 		require.Equal(t, c.Leader().Replica().Status().LastLog, n.Replica().Status().LastLog)
 		require.Error(t, n.Replica().TakeSnapshot())
 		_, _, err := n.Replica().OpenSnapshot(0)
@@ -251,8 +251,9 @@ func TestQuarantine(t *testing.T) {
 	})
 }
 
-// TestQuarantineUnderACommand: what a follower's client has asked is answered by the leader. What a leader's client has
-// asked is applied by the next leader, and nobody may tell the reply.
+// TestQuarantineUnderACommand: a node is put into quarantine while its client's command is in flight. A follower's
+// client gets the leader's reply. A leader's client gets ErrUncertain: the next leader applies the command, and the
+// reply is unknown.
 func TestQuarantineUnderACommand(t *testing.T) {
 	for _, leads := range []bool{false, true} {
 		t.Run(fmt.Sprint("leads=", leads), func(t *testing.T) {
@@ -263,7 +264,7 @@ func TestQuarantineUnderACommand(t *testing.T) {
 				}
 				replied := make(chan protocol.Value, 1)
 				go func() { replied <- n.Do("INCR", "k") }()
-				synctest.Wait() // the command is on its way to the others
+				synctest.Wait() // the command was sent to the others
 				n.Replica().Quarantine()
 				require.Equal(t, reply, <-replied)
 				require.Equal(t, protocol.Integer(2), c.Leader().Do("INCR", "k"))
@@ -272,7 +273,8 @@ func TestQuarantineUnderACommand(t *testing.T) {
 	}
 }
 
-// TestReplacedStateKeepsTheLog: what a node has acknowledged behind the end of the other's state stays, and is applied.
+// TestReplacedStateKeepsTheLog: a node in quarantine has acknowledged entries after the end of the state that it gets.
+// These entries stay in its log, and are applied.
 func TestReplacedStateKeepsTheLog(t *testing.T) {
 	inWatchedBubble(t, func(t *testing.T, c *replicatest.Cluster, found *captures) {
 		c.Fill(10)
@@ -303,7 +305,8 @@ func TestReplacedStateKeepsTheLog(t *testing.T) {
 	})
 }
 
-// TestQuarantinedNodeIsNotElected: neither when the leader dies, nor by a nomination, nor after a restart.
+// TestQuarantinedNodeIsNotElected: a node that starts in quarantine leads neither after the death of a leader nor by a
+// transfer.
 func TestQuarantinedNodeIsNotElected(t *testing.T) {
 	inBubble(t, func(c *replica.Config) { c.Quarantined = c.ID == "n1" }, func(t *testing.T, c *replicatest.Cluster) {
 		n := c.Node("n1")
@@ -323,8 +326,8 @@ func TestQuarantinedNodeIsNotElected(t *testing.T) {
 	})
 }
 
-// TestQuarantinedNodeHasTheLog: the only other voter that runs has not got what this node acknowledged. It is brought
-// up to date, and leads, as soon as another would.
+// TestQuarantinedNodeHasTheLog: the only other running voter lacks entries that the node in quarantine has
+// acknowledged. The voter gets these entries, and leads within five election timeouts.
 func TestQuarantinedNodeHasTheLog(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		leader, n, behind := c.Leader(), c.Followers()[0], c.Followers()[1]

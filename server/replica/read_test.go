@@ -14,22 +14,24 @@ import (
 	"github.com/holdfast/holdfast/server/store"
 )
 
-// A leader that has been deposed, and does not know it, serves no stale read:
-// not even when acknowledgements of what it sent while it still led arrive late.
-// That is what a leader sees that was frozen between sending and receiving.
+// TestDeposedLeaderServesNoStaleRead: a deposed leader that does not know it yet serves no stale read, even if
+// acknowledgements of requests from its own term arrive late. A leader that was frozen between sending and receiving is
+// in the same situation.
 func TestDeposedLeaderServesNoStaleRead(t *testing.T) {
 	t.Run("round under way=false", func(t *testing.T) { require.False(t, deposedLeaderReads(t, false)) })
 	t.Run("round under way=true", func(t *testing.T) {
-		// Now and then the round's heartbeats wait for the answers to those before, which are held up.
+		// Sometimes the check's heartbeats wait for the answers to earlier heartbeats, which the test holds back. Then
+		// try again.
 		for tries := 1; !deposedLeaderReads(t, true); tries++ {
 			require.Less(t, tries, 20)
 		}
 	})
 }
 
-// deposedLeaderReads asks a leader that does not know yet that there is another. If underWay, a client has asked
-// before, so that acknowledgements are on their way that came about before the other leader did. It
-// reports whether these answered who asked before.
+// deposedLeaderReads sends a read to a deposed leader that does not know it yet, and requires that the leader does not
+// answer it from its own state. If underWay is set, an earlier read has begun a leadership check, and the check's
+// acknowledgements from before the election arrive late. deposedLeaderReads reports whether they confirmed the earlier
+// read.
 func deposedLeaderReads(t *testing.T, underWay bool) (answered bool) {
 	stubborn := func(c *replica.Config) {
 		patience(c)
@@ -42,7 +44,7 @@ func deposedLeaderReads(t *testing.T, underWay bool) (answered bool) {
 		lead(t, c, old)
 		require.Equal(t, protocol.OK, old.Do("SET", "k", "old"))
 
-		// Acknowledgements are held up; then so is what it sends.
+		// First the acknowledgements are held back, then the leader's own packets as well.
 		for _, n := range c.Followers() {
 			c.Net.Cut(n.Name, old.Name)
 		}
@@ -69,7 +71,7 @@ func deposedLeaderReads(t *testing.T, underWay bool) (answered bool) {
 		reply := later(old, "GET", "k")
 		synctest.Wait()
 		for _, n := range c.Nodes() {
-			if n != next { // whose word would tell the old leader at once
+			if n != next { // any packet of the next leader would depose the old one
 				c.Net.Mend(n.Name, old.Name) // the late acknowledgements arrive
 			}
 		}
@@ -83,7 +85,7 @@ func deposedLeaderReads(t *testing.T, underWay bool) (answered bool) {
 	return answered
 }
 
-// Reads do not go through the log, nor do they make it grow.
+// TestReadsLeaveTheLogAlone: reads add no entry to the log.
 func TestReadsLeaveTheLogAlone(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		require.Equal(t, protocol.OK, c.Leader().Do("SET", "k", "v"))
@@ -97,7 +99,7 @@ func TestReadsLeaveTheLogAlone(t *testing.T) {
 	})
 }
 
-// TestReadThatCannotBeDecoded fails, on the leader and through a follower.
+// TestReadThatCannotBeDecoded: a malformed batch of reads fails, on the leader and through a follower.
 func TestReadThatCannotBeDecoded(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		for _, n := range []*replicatest.Node{c.Leader(), c.Followers()[0]} {
@@ -108,8 +110,8 @@ func TestReadThatCannotBeDecoded(t *testing.T) {
 	})
 }
 
-// A read sees what stands before it in its batch, and what was written before
-// through any other node.
+// TestReadsSeeWrites: a read sees the writes before it in its batch, and the writes that any node acknowledged before
+// it.
 func TestReadsSeeWrites(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		c.Leader()
@@ -123,7 +125,8 @@ func TestReadsSeeWrites(t *testing.T) {
 	})
 }
 
-// TestReadsWaitForNoHeartbeat: a read has a round of its own at once, through whichever node it comes.
+// TestReadsWaitForNoHeartbeat: a read begins a leadership check at once, through any node, without waiting for the next
+// heartbeat.
 func TestReadsWaitForNoHeartbeat(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		for _, n := range c.Nodes() {
@@ -138,7 +141,8 @@ func TestReadsWaitForNoHeartbeat(t *testing.T) {
 	})
 }
 
-// A read that waits for a leader is answered by the next one, also on the node that becomes it.
+// TestReadWaitsForTheNextLeader: a read that waits for a leader is executed by the next leader, also on the node that
+// becomes it.
 func TestReadWaitsForTheNextLeader(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		require.Equal(t, protocol.OK, c.Leader().Do("SET", "k", "v"))
@@ -175,8 +179,8 @@ func TestSingleNode(t *testing.T) {
 	})
 }
 
-// A read that comes when a lease is due, and the log has not ended it yet, waits
-// until the log has: whatever was read before or is written after agrees with it.
+// TestReadWaitsForTheEndOfALease: a read of a key that is due, but not yet expired by a log entry, waits for that
+// entry. So it agrees with earlier reads and with later writes.
 func TestReadWaitsForTheEndOfALease(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		leader, follower := c.Leader(), c.Followers()[0]
@@ -194,7 +198,8 @@ func TestReadWaitsForTheEndOfALease(t *testing.T) {
 	})
 }
 
-// TestReadOfALeaseThatCannotEnd: a leader that commits nothing answers a read of what is due when the time is over.
+// TestReadOfALeaseThatCannotEnd: a leader that can commit nothing answers a read of a key that is due after the command
+// timeout.
 func TestReadOfALeaseThatCannotEnd(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		leader := c.Leader()
@@ -209,7 +214,7 @@ func TestReadOfALeaseThatCannotEnd(t *testing.T) {
 	})
 }
 
-// TestReadsDoNotWaitForTheGap between two entries that only end leases.
+// TestReadsDoNotWaitForTheGap: a read does not wait for the minimum interval between two entries that only end leases.
 func TestReadsDoNotWaitForTheGap(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		leader, follower := c.Leader(), c.Followers()[0]
@@ -224,12 +229,12 @@ func TestReadsDoNotWaitForTheGap(t *testing.T) {
 	})
 }
 
-// A leader answers a read when it has applied what was committed before.
+// TestReadWaitsForTheState: a leader executes a read only after it has applied all entries that were committed before.
 func TestReadWaitsForTheState(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		leader := c.Leader()
 		require.Equal(t, protocol.OK, leader.Do("SET", "k", "v"))
-		synctest.Wait() // the leader may be busy with what follows the reply still
+		synctest.Wait() // the leader may still be working after its reply
 		leader.Replica().ForgetApplied()
 		reply := later(leader, "GET", "k")
 		time.Sleep(100 * time.Millisecond)
@@ -239,8 +244,9 @@ func TestReadWaitsForTheState(t *testing.T) {
 	})
 }
 
-// A node whose raft led no more before the round began may still send for a moment, and its own vote is part of the
-// majority: so the leadership is looked at again after the round.
+// TestLeadershipIsLookedAtAfterTheRound: raft may have lost the leadership before the check began, and still send
+// requests for a moment. The node's own vote is part of the majority. So the check asks raft at its end whether the
+// node leads.
 func TestLeadershipIsLookedAtAfterTheRound(t *testing.T) {
 	inBubble(t, patience, func(t *testing.T, c *replicatest.Cluster) {
 		r := c.Leader().Replica()
@@ -249,8 +255,8 @@ func TestLeadershipIsLookedAtAfterTheRound(t *testing.T) {
 	})
 }
 
-// TestReadsOfALeaderThatIsCutOff: they end when a command's time is over, those that came while others waited as well,
-// although the leader does not know yet that it leads no more.
+// TestReadsOfALeaderThatIsCutOff: a leader is cut off, and does not know yet that it is deposed. A read ends after the
+// command timeout. A read that arrived during the first one's check ends at the same time.
 func TestReadsOfALeaderThatIsCutOff(t *testing.T) {
 	short := func(c *replica.Config) { c.CommandTimeout = 100 * time.Millisecond }
 	inBubble(t, short, func(t *testing.T, c *replicatest.Cluster) {
@@ -269,8 +275,8 @@ func TestReadsOfALeaderThatIsCutOff(t *testing.T) {
 	})
 }
 
-// TestReadsBehindALongScript: a read is answered within the time of a command, and at once when the state machine has
-// run the script, on the leader and through a follower.
+// TestReadsBehindALongScript: while the state machine runs a long script, reads time out as usual. When the script has
+// ended, the reads that wait are answered at once, on the leader and through a follower.
 func TestReadsBehindALongScript(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		const run, within = 4 * replica.DefaultCommandTimeout, replica.DefaultCommandTimeout

@@ -23,7 +23,7 @@ func inBubble(t *testing.T, configure func(*replica.Config), test func(t *testin
 // patience gives commands more time than the faults of a test take.
 func patience(c *replica.Config) { c.CommandTimeout = 30 * time.Second }
 
-// later runs a command on its own goroutine.
+// later runs a command on its own goroutine, and returns the channel of the reply.
 func later(n *replicatest.Node, words ...string) <-chan protocol.Value {
 	reply := make(chan protocol.Value, 1)
 	go func() { reply <- n.Do(words...) }()

@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast/holdfast/server/replica/replicatest"
 )
 
-// needsSnapshot makes a follower one that only a snapshot of the leader can help, and returns both. The follower is
-// down.
+// needsSnapshot crashes a follower, and has the leader take a snapshot, without which the follower cannot catch up. It
+// returns both.
 func needsSnapshot(t *testing.T, c *replicatest.Cluster) (leader, n *replicatest.Node) {
 	t.Helper()
 	leader, n = c.Leader(), c.Followers()[0]
@@ -25,8 +25,8 @@ func needsSnapshot(t *testing.T, c *replicatest.Cluster) (leader, n *replicatest
 	return leader, n
 }
 
-// A leader whose newest snapshot was damaged, whether anything was applied since or not, takes another when a member
-// needs it, and tells of that once.
+// TestDamagedSnapshotIsReplaced: the leader's newest snapshot is damaged, with or without entries applied after it. The
+// leader takes another when a member needs it, and reports the damage once.
 func TestDamagedSnapshotIsReplaced(t *testing.T) {
 	for _, since := range []int{0, 3} {
 		t.Run(fmt.Sprintf("applied since=%d", since), func(t *testing.T) {
@@ -56,12 +56,12 @@ func TestDamagedSnapshotIsReplaced(t *testing.T) {
 	}
 }
 
-// A damaged snapshot at a start is replaced by another node's state, and the node goes on with all that it had
-// acknowledged: its log and the term stay.
+// TestDamagedSnapshotAtAStart: at a start, a damaged snapshot is replaced by another node's state. The node keeps its
+// log and its term, so all that it has acknowledged.
 func TestDamagedSnapshotAtAStart(t *testing.T) {
 	for name, row := range map[string]struct {
 		trailing uint64
-		since    int // entries since the snapshots
+		since    int // entries after the snapshots
 		alone    bool
 	}{
 		"long log": {30, 5, false}, "short log": {1, 5, false}, "nothing but the snapshot": {1, 0, false},
@@ -100,9 +100,9 @@ func TestDamagedSnapshotAtAStart(t *testing.T) {
 	}
 }
 
-// A follower is cut off while the others acknowledge more; then the power goes. The follower comes back first, and then
-// a node whose snapshots are damaged, with the follower's state if that is enough: these two lead, and have to know
-// all.
+// TestDamagedSnapshotsAtRandom: a follower is cut off while the others acknowledge more writes. Then all nodes lose
+// their power. The follower starts first. Next starts a node whose snapshots are damaged, which uses the follower's
+// state if that is enough. These two then lead, and must have all acknowledged writes.
 func TestDamagedSnapshotsAtRandom(t *testing.T) {
 	early, late, seeds := 0, 0, uint64(12)
 	if testing.Short() {

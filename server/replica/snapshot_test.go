@@ -14,14 +14,14 @@ import (
 	"github.com/holdfast/holdfast/server/replica/replicatest"
 )
 
-// shortLog makes a follower that was away need a snapshot.
+// shortLog has nodes take snapshots often and keep few log entries, so that a follower that was away needs a snapshot.
 func shortLog(c *replica.Config) {
 	patience(c)
 	c.SnapshotPolicy = replica.SnapshotPolicy{SnapshotThreshold: 20, SnapshotInterval: time.Second, TrailingLogs: 4}
 }
 
-// A follower forwarded a write, was cut off, and comes back to a snapshot in
-// which the write is: no node knows its reply any more, and it took effect once.
+// TestSnapshotSwallowsAReply: a follower forwards a write, is cut off, and then gets a snapshot that contains the
+// write. No node has the reply any more, so its client gets ErrUncertain. The write took effect once.
 func TestSnapshotSwallowsAReply(t *testing.T) {
 	inBubble(t, shortLog, func(t *testing.T, c *replicatest.Cluster) {
 		leader := c.Leader()
@@ -36,7 +36,7 @@ func TestSnapshotSwallowsAReply(t *testing.T) {
 			require.Equal(t, protocol.OK, leader.Do("SET", fmt.Sprint("k", i), "v"))
 			time.Sleep(20 * time.Millisecond)
 		}
-		leader.Crash() // it would send again what it tried to send all the time: the entry itself
+		leader.Crash() // otherwise it sends the entry itself, as it has tried to
 		c.Net.Heal()
 		require.Equal(t, protocol.ErrUncertain.Value(), <-reply)
 		require.NotEmpty(t, events[replica.Restored](follower))
@@ -45,7 +45,7 @@ func TestSnapshotSwallowsAReply(t *testing.T) {
 	})
 }
 
-// A node that starts from a snapshot goes on where it was.
+// TestRestartFromSnapshot: a node that starts from a snapshot has its former state.
 func TestRestartFromSnapshot(t *testing.T) {
 	inBubble(t, shortLog, func(t *testing.T, c *replicatest.Cluster) {
 		for i := range 100 {
@@ -63,7 +63,7 @@ func TestRestartFromSnapshot(t *testing.T) {
 	})
 }
 
-// Entries that are large rather than many cut the log, too.
+// TestLargeEntriesCutTheLog: the bytes of entries, and not only their number, cause a snapshot.
 func TestLargeEntriesCutTheLog(t *testing.T) {
 	few := func(c *replica.Config) { c.SnapshotBytes = 1 << 20 }
 	inBubble(t, few, func(t *testing.T, c *replicatest.Cluster) {
@@ -77,7 +77,8 @@ func TestLargeEntriesCutTheLog(t *testing.T) {
 	})
 }
 
-// What stays of the log is bounded by bytes, over restarts too, while the count allows more.
+// TestLogIsBoundedByBytes: the bytes of the entries that stay in the log are bounded, also over restarts, even if the
+// limit of their number allows more.
 func TestLogIsBoundedByBytes(t *testing.T) {
 	const value = 10 << 10
 	few := func(c *replica.Config) {
@@ -87,13 +88,13 @@ func TestLogIsBoundedByBytes(t *testing.T) {
 		for range 3 {
 			for range 120 {
 				require.Equal(t, protocol.OK, c.Leader().Do("SET", "k", string(make([]byte, value))))
-				synctest.Wait() // a snapshot ends before the next entry
+				synctest.Wait() // until the snapshot has ended
 			}
 			c.Settle()
 			require.Greater(t, c.Leader().Replica().LogEntries(), 5)
 			for _, n := range c.Nodes() {
 				require.NotEmpty(t, events[replica.SnapshotTaken](n))
-				require.Less(t, n.Replica().LogEntries(), 40) // up to 20 since the snapshot, 10 before, and small ones
+				require.Less(t, n.Replica().LogEntries(), 40) // up to 20 after the snapshot, 10 before, and small ones
 				n.Crash()
 				n.Start()
 			}
@@ -101,8 +102,8 @@ func TestLogIsBoundedByBytes(t *testing.T) {
 	})
 }
 
-// A snapshot that a follower is past comes late, or twice: the follower's state
-// does not go back, and the leader is told what the follower has.
+// TestLateSnapshotIsNotInstalled: a follower gets a snapshot that is older than its state, as one that comes late or
+// twice. The follower keeps its state, and reports success to the leader.
 func TestLateSnapshotIsNotInstalled(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		leader, follower := c.Leader(), c.Followers()[0]
@@ -126,7 +127,7 @@ func TestLateSnapshotIsNotInstalled(t *testing.T) {
 	})
 }
 
-// away has a follower be behind the log of the others, and come back over a path that loses what is large.
+// away isolates a follower until its leader's log is truncated, and reconnects it over a path that loses large packets.
 func away(t *testing.T, c *replicatest.Cluster) (leader, behind *replicatest.Node) {
 	leader, behind = c.Leader(), c.Followers()[0]
 	c.Net.Isolate(behind.Name)
@@ -141,8 +142,8 @@ func away(t *testing.T, c *replicatest.Cluster) (leader, behind *replicatest.Nod
 	return leader, behind
 }
 
-// A node to which a snapshot is sent that does not come on votes all the same: if the leader is lost meanwhile, the
-// others elect another.
+// TestSnapshotThatDoesNotComeOnHoldsNoVote: a node votes even while a snapshot that is sent to it makes no progress. If
+// the leader is lost meanwhile, the others elect another.
 func TestSnapshotThatDoesNotComeOnHoldsNoVote(t *testing.T) {
 	inBubble(t, shortLog, func(t *testing.T, c *replicatest.Cluster) {
 		leader, behind := away(t, c)
@@ -155,7 +156,7 @@ func TestSnapshotThatDoesNotComeOnHoldsNoVote(t *testing.T) {
 	})
 }
 
-// A snapshot that did not come on is sent again in small packets.
+// TestSnapshotComesInSmallPackets: a snapshot that has made no progress is sent again in small packets.
 func TestSnapshotComesInSmallPackets(t *testing.T) {
 	inBubble(t, shortLog, func(t *testing.T, c *replicatest.Cluster) {
 		_, behind := away(t, c)
@@ -165,7 +166,7 @@ func TestSnapshotComesInSmallPackets(t *testing.T) {
 	})
 }
 
-// sessionClient is a connection that may get sessions.
+// sessionClient is a connection that may get sessions. It records the calls of its methods.
 type sessionClient struct {
 	lease time.Duration
 	posts int
@@ -177,7 +178,7 @@ func (*sessionClient) Heard() time.Time                  { return time.Now() }
 func (c *sessionClient) Post(*push.Message)              { c.posts++ }
 func (c *sessionClient) Cut(why string)                  { c.cut = why }
 
-// open has a client of n open a session that lives with its connection, and acquire a lock; it returns the session.
+// open has a client of n open a session that ends with its connection, and acquire a lock. It returns the session's ID.
 func open(t *testing.T, n *replicatest.Node, conn int, client *sessionClient) string {
 	n.Replica().Clients().Renewer.Enter(int64(conn), client)
 	opened := n.Do(words("lock-command %d 0 2000 session.open px 5000 connection", conn)...)
@@ -190,8 +191,8 @@ func open(t *testing.T, n *replicatest.Node, conn int, client *sessionClient) st
 	return session
 }
 
-// TestSessions: a session lives as long as its connection, on whichever node; what a client of it loses it is told at
-// once.
+// TestSessions: on any node, a session lives as long as its connection. If it is closed through another node, its
+// client is notified at once.
 func TestSessions(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		for i, n := range c.Nodes() {
@@ -206,7 +207,7 @@ func TestSessions(t *testing.T) {
 			require.True(t, other.Do("session.info", first).IsNull())
 			require.False(t, other.Do("session.info", second).IsNull())
 			require.Equal(t, protocol.Integer(1), other.Do("session.close", second))
-			time.Sleep(2 * time.Millisecond) // n is a subscriber of commits
+			time.Sleep(2 * time.Millisecond) // n is notified of commits
 			synctest.Wait()
 			require.Equal(t, 1, lost.posts)
 			require.Zero(t, n.Replica().Clients().Renewer.Sessions(2))
@@ -216,7 +217,8 @@ func TestSessions(t *testing.T) {
 	})
 }
 
-// TestSnapshotSwallowsEvents: clients whose waits and sessions ended in entries that a node got by a snapshot are told.
+// TestSnapshotSwallowsEvents: a client's wait and another's session end in entries that their node gets as a snapshot.
+// Both clients are notified.
 func TestSnapshotSwallowsEvents(t *testing.T) {
 	inBubble(t, shortLog, func(t *testing.T, c *replicatest.Cluster) {
 		leader, behind := c.Leader(), c.Followers()[0]
@@ -230,7 +232,7 @@ func TestSnapshotSwallowsEvents(t *testing.T) {
 			time.Sleep(20 * time.Millisecond)
 		}
 		require.Empty(t, told)
-		leader.Crash() // it would send again what it tried to send all the time: the entry itself
+		leader.Crash() // otherwise it sends the entry itself, as it has tried to
 		c.Net.Heal()
 		time.Sleep(2 * time.Second)
 		require.NotEmpty(t, events[replica.Restored](behind))
@@ -241,8 +243,8 @@ func TestSnapshotSwallowsEvents(t *testing.T) {
 	})
 }
 
-// TestSlowSnapshotIsTheLastOne: a member that takes longer to get a snapshot than the leader to take the next has one,
-// and goes on from the log, while there is work.
+// TestSlowSnapshotIsTheLastOne: a member takes longer to receive a snapshot than the leader takes for the next one.
+// Under load, the member receives one snapshot, and then follows the log.
 func TestSlowSnapshotIsTheLastOne(t *testing.T) {
 	inBubble(t, shortLog, func(t *testing.T, c *replicatest.Cluster) {
 		leader, behind := c.Leader(), c.Followers()[0]

@@ -16,8 +16,8 @@ import (
 	"github.com/holdfast/holdfast/server/store"
 )
 
-// bySnapshot starts a cluster in which snapshots are taken on command and trailing entries stay behind them. Messages
-// take a moment, so that nodes that go round in circles do not stop virtual time.
+// bySnapshot starts a cluster that takes snapshots only on command, and keeps trailing entries before each. Packets
+// take a millisecond, so that a loop between nodes does not stop virtual time.
 func bySnapshot(t *testing.T, nodes int, trailing uint64) *replicatest.Cluster {
 	t.Helper()
 	c := replicatest.New(t, replicatest.Options{Nodes: nodes, Configure: func(c *replica.Config) {
@@ -27,10 +27,11 @@ func bySnapshot(t *testing.T, nodes int, trailing uint64) *replicatest.Cluster {
 	return c
 }
 
-// slow makes entries take virtual time: none passes while a test's goroutine is delayed between two looks.
+// slow delays all packets by a millisecond, so that no entry is committed while a test's goroutine is delayed between
+// two checks.
 func slow(c *replicatest.Cluster) { slowBy(c, time.Millisecond) }
 
-// slowBy delays everything between nodes, one way.
+// slowBy delays all packets between nodes, one way.
 func slowBy(c *replicatest.Cluster, delay time.Duration) {
 	for _, a := range c.Nodes() {
 		for _, b := range c.Nodes() {
@@ -55,7 +56,7 @@ func snapshotAll(t *testing.T, c *replicatest.Cluster) {
 	}
 }
 
-// requireFollows requires that n has applied all that its leader has, within a few seconds.
+// requireFollows requires that n applies the leader's whole log within five seconds.
 func requireFollows(t *testing.T, c *replicatest.Cluster, n *replicatest.Node) {
 	t.Helper()
 	for range 100 {
@@ -69,7 +70,7 @@ func requireFollows(t *testing.T, c *replicatest.Cluster, n *replicatest.Node) {
 		c.Leader().Replica().Status().LastLog)
 }
 
-// returnBySnapshot makes n one whose log is empty behind the snapshot that it was sent.
+// returnBySnapshot has n restart, and get a snapshot, behind which its log is empty.
 func returnBySnapshot(t *testing.T, c *replicatest.Cluster, n *replicatest.Node) {
 	t.Helper()
 	n.Crash()
@@ -81,8 +82,8 @@ func returnBySnapshot(t *testing.T, c *replicatest.Cluster, n *replicatest.Node)
 	require.NotEmpty(t, events[replica.Restored](n))
 }
 
-// A follower that came back by a snapshot takes an entry that its leader does not survive; the next leader has
-// another entry in its place.
+// TestTailBehindASnapshot: a follower that was restored from a snapshot stores an entry that is lost with its leader.
+// The next leader has another entry at that index, and the follower takes it.
 func TestTailBehindASnapshot(t *testing.T) {
 	for _, nodes := range []int{3, 5} {
 		for _, trailing := range []uint64{1, 20} {
@@ -108,8 +109,8 @@ func TestTailBehindASnapshot(t *testing.T) {
 	}
 }
 
-// loseLeaderWithTail has n take an entry that no other node keeps, and the others elect a leader without it.
-// n is cut off afterwards.
+// loseLeaderWithTail has n store an entry that no other node keeps, and the others elect a leader without it.
+// Afterwards n is isolated.
 func loseLeaderWithTail(t *testing.T, c *replicatest.Cluster, n *replicatest.Node) {
 	t.Helper()
 	leader := c.Leader()
@@ -119,7 +120,7 @@ func loseLeaderWithTail(t *testing.T, c *replicatest.Cluster, n *replicatest.Nod
 			other.Crash()
 		}
 	}
-	// The entry goes to the leader's disk and to its followers at the same time, and does not get onto the disk.
+	// The leader sends the entry while it writes it to its own disk. The write fails.
 	leader.Faults.Inject(store.Fault{Op: store.OpStoreLogs, Delay: 100 * time.Millisecond, Err: syscall.EIO, Count: 1})
 	reply := later(leader, "SET", "lost", "v")
 	for n.Replica().Status().LastLog == before {
@@ -137,8 +138,9 @@ func loseLeaderWithTail(t *testing.T, c *replicatest.Cluster, n *replicatest.Nod
 	require.Equal(t, protocol.OK, c.Leader().Do("SET", "k", "kept"))
 }
 
-// A leader was cut off with entries that only it has. When it returns, the cluster's snapshot ends before these do,
-// with them, or behind them; what it has at the snapshot's end is another entry.
+// TestSnapshotIntoAConflictingTail: a leader is cut off with entries that no other node has. When it returns, the
+// cluster's snapshot ends before, within or after these entries. The former leader's entry at the end of the snapshot
+// differs from the cluster's.
 func TestSnapshotIntoAConflictingTail(t *testing.T) {
 	protocoltest.SkipShort(t, "many orders of events")
 	for tail := range 8 {
@@ -164,7 +166,7 @@ func TestSnapshotIntoAConflictingTail(t *testing.T) {
 							require.NoError(t, n.Replica().TakeSnapshot())
 						}
 					}
-					// Nothing is under way any more that says where the old leader's log could go on.
+					// The restarts end all requests that say at which index the old leader's log can continue.
 					for _, n := range c.Nodes() {
 						if n != old || restarts {
 							n.Crash()
@@ -186,8 +188,9 @@ func TestSnapshotIntoAConflictingTail(t *testing.T) {
 	}
 }
 
-// A follower's disk refuses some appends. The leader takes each refusal for a log that does not fit, and goes back to
-// before the follower's snapshot, and to a snapshot of its own that ends before that.
+// TestLeaderGoesBackBehindASnapshot: a follower's disk refuses some appends. The leader takes each refusal for a
+// conflict of the logs, and goes back to an index before the follower's snapshot, and then to its own snapshot, which
+// ends even before. The follower follows without a restore.
 func TestLeaderGoesBackBehindASnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := bySnapshot(t, 3, 1)
@@ -205,7 +208,8 @@ func TestLeaderGoesBackBehindASnapshot(t *testing.T) {
 	})
 }
 
-// The same with a leader that has never cut its log: it goes back to the first entry.
+// TestLeaderGoesBackToTheFirstEntry: as before, with a leader that still has its whole log, and goes back to the first
+// entry.
 func TestLeaderGoesBackToTheFirstEntry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := bySnapshot(t, 3, 1)
@@ -215,7 +219,7 @@ func TestLeaderGoesBackToTheFirstEntry(t *testing.T) {
 		require.NoError(t, n.Replica().TakeSnapshot())
 		n.Faults.Inject(store.Fault{Op: store.OpStoreLogs, Err: syscall.EIO, Count: 12})
 		c.Fill(1)
-		time.Sleep(2 * time.Minute) // raft pauses ever longer between two attempts
+		time.Sleep(2 * time.Minute) // raft's pauses between attempts grow
 		requireFollows(t, c, n)
 		require.Empty(t, events[replica.Restored](n))
 	})

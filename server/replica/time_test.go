@@ -15,7 +15,7 @@ import (
 
 func lastLog(c *replicatest.Cluster) uint64 { return c.Leader().Replica().Status().LastLog }
 
-// With nothing that expires, an idle cluster writes nothing.
+// TestIdleClusterWritesNothing: while no key has a deadline, an idle cluster adds no entry to its log.
 func TestIdleClusterWritesNothing(t *testing.T) {
 	protocoltest.SkipShort(t, "a day of virtual time")
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
@@ -25,7 +25,7 @@ func TestIdleClusterWritesNothing(t *testing.T) {
 		before := lastLog(c)
 		quiet := time.Hour
 		if protocoltest.Raced {
-			quiet = 5 * time.Minute // an hour would last a minute
+			quiet = 5 * time.Minute // with the race detector, an hour takes a minute
 		}
 		time.Sleep(quiet)
 		require.Equal(t, before, lastLog(c))
@@ -33,19 +33,20 @@ func TestIdleClusterWritesNothing(t *testing.T) {
 	})
 }
 
-// TestIdleClusterIsQuiet: at rest the leader sends heartbeats, and few requests beside them.
+// TestIdleClusterIsQuiet: an idle leader sends heartbeats, and few other requests.
 func TestIdleClusterIsQuiet(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		require.Equal(t, protocol.OK, c.Leader().Do("SET", "k", "v"))
 		c.Settle()
 		before := c.Net.Writes()
 		time.Sleep(time.Minute)
-		// A heartbeat comes each 40 to 80 ms, a request with the commit index each 100 to 200 ms, and each has an answer.
+		// Heartbeats come every 40 to 80 ms, and requests with the commit index every 100 to 200 ms. Each has an
+		// answer.
 		require.InDelta(t, 2*2*(60/0.06+60/0.15), c.Net.Writes()-before, 600)
 	})
 }
 
-// While something expires, cluster time is committed about once a second.
+// TestHeartbeatStamps: while some key has a deadline, cluster time is committed about once a second.
 func TestHeartbeatStamps(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		require.Equal(t, protocol.OK, c.Leader().Do("SET", "lease", "v", "PX", "3600000"))
@@ -55,7 +56,7 @@ func TestHeartbeatStamps(t *testing.T) {
 	})
 }
 
-// A deadline too far away for a time.Duration is not one that has passed.
+// TestDistantDeadlineIsNotDue: a deadline that is too far away for a time.Duration has not passed.
 func TestDistantDeadlineIsNotDue(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		for _, ttlMillis := range []string{"9223372036855", "13835058055283", "9000000000000000"} {
@@ -67,7 +68,7 @@ func TestDistantDeadlineIsNotDue(t *testing.T) {
 	})
 }
 
-// A lease ends when it should, without a request that looks.
+// TestLeasesEnd: a lease ends at its deadline, even if no request reads its key.
 func TestLeasesEnd(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		leader := c.Leader()
@@ -84,7 +85,7 @@ func TestLeasesEnd(t *testing.T) {
 
 func keys(n *replicatest.Node) int { return n.Replica().Stats().Keys[0] }
 
-// A read and a write agree on whether a lease has ended, to the millisecond.
+// TestReadsAndWritesAgreeOnTheEnd: reads and writes agree, to the millisecond, on whether a lease has ended.
 func TestReadsAndWritesAgreeOnTheEnd(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		for _, n := range []*replicatest.Node{c.Leader(), c.Followers()[0]} {
@@ -99,8 +100,8 @@ func TestReadsAndWritesAgreeOnTheEnd(t *testing.T) {
 	})
 }
 
-// A lease is not shortened by failovers, by wall clocks that jump, nor by a
-// leader whose time stood still: it can only grow longer.
+// TestLeasesNeverEndEarly: failovers, jumps of wall clocks and a leader whose clock is frozen can lengthen a lease, and
+// never shorten it.
 func TestLeasesNeverEndEarly(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		const ttl = 20 * time.Second
@@ -134,8 +135,8 @@ func TestLeasesNeverEndEarly(t *testing.T) {
 	})
 }
 
-// A leader whose clock stood still for a minute, and that was not deposed, does
-// not end all leases when it goes on.
+// TestFrozenClockEndsNothing: a leader's clock stands still for a minute, and the leader is not deposed. When the clock
+// runs again, the leader does not end all leases.
 func TestFrozenClockEndsNothing(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		leader := c.Leader()
@@ -148,8 +149,8 @@ func TestFrozenClockEndsNothing(t *testing.T) {
 	})
 }
 
-// PEXPIREAT and PEXPIRETIME are inverse while the leader's wall clock runs true,
-// and a jump of it moves what is told, never what is left.
+// TestWallClock: while the leader's wall clock is right, PEXPIRETIME returns exactly the time that was set. A jump of
+// the wall clock changes the reported times, and never the remaining time.
 func TestWallClock(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		leader := c.Leader()

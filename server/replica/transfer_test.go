@@ -17,15 +17,15 @@ import (
 	"github.com/holdfast/holdfast/server/store"
 )
 
-// A node is elected again before the one that it had asked to take over has answered. It serves at once: raft's own
-// transfer would still go on, and refuse the first entry.
+// TestLeadsAgainDuringItsOwnTransfer: a leader transfers its leadership, and is elected again before the successor has
+// answered the request. It serves at once. Raft's own transfer would still be in progress, and refuse the first entry.
 func TestLeadsAgainDuringItsOwnTransfer(t *testing.T) {
 	inBubble(t, patience, func(t *testing.T, c *replicatest.Cluster) {
 		first, second, third := c.Node("n1"), c.Node("n2"), c.Node("n3")
 		lead(t, c, first)
 		require.Equal(t, protocol.OK, first.Do("SET", "k", "v"))
 		time.Sleep(time.Second)
-		c.Net.Cut(second.Name, first.Name) // what n2 answers n1 is held up
+		c.Net.Cut(second.Name, first.Name) // n2's answers do not reach n1
 		start := time.Now()
 		from := first
 		for _, to := range []*replicatest.Node{second, third, first} {
@@ -39,9 +39,9 @@ func TestLeadsAgainDuringItsOwnTransfer(t *testing.T) {
 	})
 }
 
-// The first entry of a leadership, which is proposed before this node serves and may be proposed
-// twice, is not one of those in flight when it is applied after that. It was, so that
-// fewer than none were in flight: two entries at a time, and a leader that thought it hung.
+// TestFirstEntryIsNotInFlight: the first entry of a leadership may be proposed twice, and the second one be applied
+// while the node serves. Neither is counted as in flight. Otherwise the count would become negative: two entries would
+// be in flight at a time, and the leader would look stalled.
 func TestFirstEntryIsNotInFlight(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		r := c.Leader().Replica()
@@ -58,8 +58,8 @@ func TestFirstEntryIsNotInFlight(t *testing.T) {
 	})
 }
 
-// TestTransferThatIsGivenUp: the one who asked is gone before the other node has taken the leadership. The leader
-// serves on.
+// TestTransferThatIsGivenUp: the context of a transfer ends before the other node has taken over the leadership. The
+// leader continues to serve.
 func TestTransferThatIsGivenUp(t *testing.T) {
 	for _, after := range []time.Duration{0, time.Millisecond, 100 * time.Millisecond} {
 		inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
@@ -78,8 +78,8 @@ func TestTransferThatIsGivenUp(t *testing.T) {
 	}
 }
 
-// TestLeadershipEndsDuringATransfer: the transfer waits for an entry that cannot land, and the leadership ends
-// meanwhile. The node proposes when it leads again.
+// TestLeadershipEndsDuringATransfer: a transfer waits for an entry in flight that cannot be committed, and the
+// leadership ends meanwhile. When the node leads again, it proposes entries as before.
 func TestLeadershipEndsDuringATransfer(t *testing.T) {
 	inBubble(t, patience, func(t *testing.T, c *replicatest.Cluster) {
 		leader := c.Leader()
@@ -105,7 +105,7 @@ func TestLeadershipEndsDuringATransfer(t *testing.T) {
 	})
 }
 
-// startSlow starts a node again that takes long to apply an entry.
+// startSlow restarts n with a state machine that takes 10 ms to apply an entry.
 func startSlow(c *replicatest.Cluster, n *replicatest.Node) {
 	n.Crash()
 	c.Net.Isolate(n.Name)
@@ -115,8 +115,8 @@ func startSlow(c *replicatest.Cluster, n *replicatest.Node) {
 	c.Net.Heal()
 }
 
-// TestSuccessorHasAppliedTheLog: a node that has the log gets the leadership when it has applied the log. If no node is
-// named, another one gets it at once.
+// TestSuccessorHasAppliedTheLog: a node that has the whole log becomes the leader only after it has applied the log. If
+// no successor is named, another node becomes the leader at once.
 func TestSuccessorHasAppliedTheLog(t *testing.T) {
 	inBubble(t, patience, func(t *testing.T, c *replicatest.Cluster) {
 		leader, slow, other := c.Leader(), c.Followers()[0], c.Followers()[1]
@@ -140,7 +140,8 @@ func TestSuccessorHasAppliedTheLog(t *testing.T) {
 	})
 }
 
-// TestStartIsOverWhenTheLogIsApplied: a node that still applies what was committed before its start is not healthy.
+// TestStartIsOverWhenTheLogIsApplied: a node is unhealthy until it has applied the entries that were committed before
+// its start.
 func TestStartIsOverWhenTheLogIsApplied(t *testing.T) {
 	inBubble(t, patience, func(t *testing.T, c *replicatest.Cluster) {
 		leader, n := c.Leader(), c.Followers()[0]
@@ -155,8 +156,8 @@ func TestStartIsOverWhenTheLogIsApplied(t *testing.T) {
 	})
 }
 
-// TestTransferWaitsForWhatIsInFlight: an entry is on its way when the leadership is handed over. It lands, and then the
-// other node leads; the time of a command is not waited out.
+// TestTransferWaitsForWhatIsInFlight: a transfer waits until the entry in flight is applied, and no longer. Then the
+// other node leads.
 func TestTransferWaitsForWhatIsInFlight(t *testing.T) {
 	inBubble(t, patience, func(t *testing.T, c *replicatest.Cluster) {
 		leader, followers := c.Leader(), c.Followers()
@@ -183,8 +184,8 @@ func TestTransferWaitsForWhatIsInFlight(t *testing.T) {
 	})
 }
 
-// TestHealthWithoutALeader: a node that is alone is not healthy at once, and is again when there is a leader; after a
-// quiet minute it is as well.
+// TestHealthWithoutALeader: a node is unhealthy while it knows no leader, and healthy again when there is one. An idle
+// minute does not make it unhealthy.
 func TestHealthWithoutALeader(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		time.Sleep(time.Minute)
@@ -202,8 +203,8 @@ func TestHealthWithoutALeader(t *testing.T) {
 	})
 }
 
-// TestRefusedTransfers: why a node cannot lead is said, and the leadership stays; without another voter, or on a node
-// that does not lead, there is nothing to do.
+// TestRefusedTransfers: a transfer to a node that cannot lead returns the reason, and the leader stays. Without another
+// voter, or on a node that does not lead, there is nothing to transfer, and no error.
 func TestRefusedTransfers(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		leader, follower := c.Leader(), c.Followers()[0]
@@ -231,8 +232,8 @@ func TestRefusedTransfers(t *testing.T) {
 	})
 }
 
-// A leader whose large packets are lost gives the leadership up, although all others hear its heartbeats: another node
-// serves within seconds, and what the large packet was to bring is applied at most once.
+// TestLeaderThatIsNotAcknowledgedGivesUp: a leader whose large packets are lost gives up its leadership, although all
+// others hear its heartbeats. Another node serves within seconds, and the large write is applied at most once.
 func TestLeaderThatIsNotAcknowledgedGivesUp(t *testing.T) {
 	for _, nodes := range []int{3, 5} {
 		for _, roundTrip := range []time.Duration{0, 30 * time.Millisecond} {
@@ -280,7 +281,8 @@ func TestLeaderThatIsNotAcknowledgedGivesUp(t *testing.T) {
 	}
 }
 
-// TestGivingUpEndsWithTheNode: a node that has ended tells no event any more.
+// TestGivingUpEndsWithTheNode: a node ends only after the event of its lost leadership was handled. So it emits no
+// event after its end.
 func TestGivingUpEndsWithTheNode(t *testing.T) {
 	var begun, told atomic.Bool
 	slow := func(c *replica.Config) {
@@ -310,7 +312,8 @@ func TestGivingUpEndsWithTheNode(t *testing.T) {
 	})
 }
 
-// The others have what the leader's own disk lacks: whether to end such a node is decided by the watchdog of its disk.
+// TestLeaderOfAHungDiskIsNotGivenUp: the other voters have the entries that the leader's own disk lacks. Such a
+// leadership is not given up: the watchdog of the disk decides whether the process ends.
 func TestLeaderOfAHungDiskIsNotGivenUp(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		leader := c.Leader()
@@ -324,7 +327,7 @@ func TestLeaderOfAHungDiskIsNotGivenUp(t *testing.T) {
 	})
 }
 
-// A leader keeps its leadership while its entries take long on a slow link.
+// TestSlowLeaderKeepsItsLeadership: a leader keeps its leadership while its entries take long on slow links.
 func TestSlowLeaderKeepsItsLeadership(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := replicatest.New(t, replicatest.Options{Nodes: 3})
@@ -332,7 +335,7 @@ func TestSlowLeaderKeepsItsLeadership(t *testing.T) {
 		for _, n := range c.Followers() {
 			c.Net.Limit(leader.Name, n.Name, 130<<10)
 		}
-		for range 20 { // each is acknowledged before its time is over, and the last after more than that
+		for range 20 { // each is acknowledged in time, and all together take longer than that
 			later(leader, "SET", "large", strings.Repeat("x", 50<<10))
 		}
 		time.Sleep(20 * time.Second)
@@ -341,8 +344,8 @@ func TestSlowLeaderKeepsItsLeadership(t *testing.T) {
 	})
 }
 
-// TestTransfersThatFail: a node is to take over, again and again, that the leader cannot reach. The leader says so and
-// serves on, also when it leads again.
+// TestTransfersThatFail: repeated transfers to a node that the leader cannot reach fail with an error. The leader
+// continues to serve, and also serves when it leads again later.
 func TestTransfersThatFail(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		leader, to := c.Leader(), c.Followers()[0]

@@ -18,15 +18,16 @@ import (
 	"github.com/holdfast/holdfast/server/forward"
 )
 
-// ofWork is a batch of writes that is estimated to cost so much.
+// ofWork returns a batch of writes whose estimated work is work.
 func ofWork(name string, work int64) *Batch {
 	b := numbered(name, 1)
 	b.Work = work - b.estimate()
 	return b
 }
 
-// TestTurns: of batches that come together the smaller goes first, equal ones in the order of arrival, and one that
-// comes later goes before a larger one until that one has had its part.
+// TestTurns: of batches that arrive together, one with less work goes first, and equal ones go in the order of arrival.
+// A later batch passes a larger one only until the larger one has had its share of turns. After patience, the oldest
+// batch goes first.
 func TestTurns(t *testing.T) {
 	all := turns{patience: time.Hour}
 	add := func(name string, work int64) {
@@ -46,7 +47,7 @@ func TestTurns(t *testing.T) {
 	add("b", 100)
 	add("c", 100)
 	require.Equal(t, "bc", next(2))
-	for range 3 { // each time A has as much of the work as the others together
+	for range 3 { // each batch that is taken brings A nearer to its turn
 		add("d", 100)
 		add("e", 100)
 		require.Equal(t, "de", next(2))
@@ -74,7 +75,7 @@ func TestTurns(t *testing.T) {
 	add("B", 900)
 	add("c", 100)
 	require.Equal(t, "c", next(1))
-	all.patience = 0 // all have waited for long
+	all.patience = 0 // all have waited for longer than patience
 	time.Sleep(time.Nanosecond)
 	add("d", 100)
 	require.Equal(t, "AB", next(2), "the oldest first")
@@ -83,8 +84,8 @@ func TestTurns(t *testing.T) {
 	require.Empty(t, all.arrived)
 }
 
-// TestLargestBatchHasItsTurnInTime: beside closed loops of smaller batches a client with a large one has its replies
-// within the time limit.
+// TestLargestBatchHasItsTurnInTime: many clients send large batches again and again, and another client sends a still
+// larger one. It gets its replies within the time limit.
 func TestLargestBatchHasItsTurnInTime(t *testing.T) {
 	for name, c := range map[string]struct {
 		loops     int
@@ -124,7 +125,7 @@ func TestLargestBatchHasItsTurnInTime(t *testing.T) {
 					work += b.Work
 					return true
 				})
-				time.Sleep(time.Duration(work)) // a nanosecond a unit
+				time.Sleep(time.Duration(work)) // one nanosecond for each unit of work
 				q.Complete(cs)
 				q.expire(time.Now())
 			}
@@ -135,7 +136,7 @@ func TestLargestBatchHasItsTurnInTime(t *testing.T) {
 	}
 }
 
-// TestDutiesTakeNoTurn: a batch of the node itself is in the next entry, however large it is.
+// TestDutiesTakeNoTurn: a batch of the node itself goes into the next entry, whatever its size.
 func TestDutiesTakeNoTurn(t *testing.T) {
 	inTable(t, func(e *entries, submit func(*Batch) <-chan error) {
 		submit(ofWork("L", entryWork))
@@ -147,14 +148,15 @@ func TestDutiesTakeNoTurn(t *testing.T) {
 	})
 }
 
-// taken is what a proposer takes for an entry from the queue, with room for large batches of so much work.
+// taken returns the batches that a proposer takes for an entry. room bounds the work of the large ones. If any is set,
+// the first large one is taken in any case.
 func (e *entries) taken(room int64, any bool) []string {
 	e.queue.waiting("consumer", room, any)
 	return e.take()
 }
 
-// TestSmallBatchPassesLargeOnes: it goes into the next entry, whatever stands before it, and large batches have room
-// beside it.
+// TestSmallBatchPassesLargeOnes: a small batch goes into the next entry, whatever waits before it. Large batches have
+// their own room in that entry.
 func TestSmallBatchPassesLargeOnes(t *testing.T) {
 	inTable(t, func(e *entries, submit func(*Batch) <-chan error) {
 		for i := range 4 {
@@ -186,8 +188,8 @@ func TestSmallBatchPassesLargeOnes(t *testing.T) {
 	})
 }
 
-// TestLinkHasFewLargeBatches: work of two entries is on its way to the leader, or a single batch, and small ones pass
-// the others. A batch that is answered, or runs out of time, makes room.
+// TestLinkHasFewLargeBatches: a link takes large batches with the work of two entries at most, or a single larger one.
+// Small batches pass those that wait. A large batch that is answered or times out makes room for others.
 func TestLinkHasFewLargeBatches(t *testing.T) {
 	inTable(t, func(e *entries, submit func(*Batch) <-chan error) {
 		wake := make(chan struct{}, 1)
@@ -232,7 +234,8 @@ func TestLinkHasFewLargeBatches(t *testing.T) {
 	})
 }
 
-// TestEndOfAWaitForATurn: a batch that waits for its turn was not applied, whatever ends the wait.
+// TestEndOfAWaitForATurn: a batch that waits for its turn gets an error that says that it was not applied, whatever
+// ends the wait.
 func TestEndOfAWaitForATurn(t *testing.T) {
 	for want, end := range map[*protocol.Error]func(q *queue){
 		protocol.ErrBusy: func(q *queue) { q.expire(time.Now()) },
@@ -263,8 +266,8 @@ func TestEndOfAWaitForATurn(t *testing.T) {
 	}
 }
 
-// TestNothingPassesADoubtfulBatch: a large batch that ran out of time behind the link may wait on the leader. Until it
-// is below the low-water mark, which rules it out, no later batch may pass it.
+// TestNothingPassesADoubtfulBatch: a large batch that timed out behind the link may still wait on the leader. No later
+// batch may pass it until the low-water mark is above its number, which rules it out.
 func TestNothingPassesADoubtfulBatch(t *testing.T) {
 	inTable(t, func(e *entries, submit func(*Batch) <-chan error) {
 		large := func() (all []bool) {
@@ -295,7 +298,7 @@ func TestNothingPassesADoubtfulBatch(t *testing.T) {
 		e.queue.expire(time.Now())
 		require.Equal(t, protocol.ErrUncertain, <-doubtful)
 		require.Equal(t, protocol.ErrUncertain, <-behind)
-		first := submit(ofWork("s", 1)) // number 7, behind 6
+		first := submit(ofWork("s", 1)) // number 7; number 6 is doubtful
 		require.Equal(t, []bool{true}, large())
 		e.hold("q")
 		time.Sleep(3 * time.Second)
@@ -306,8 +309,9 @@ func TestNothingPassesADoubtfulBatch(t *testing.T) {
 	})
 }
 
-// TestDoubtfulCreateStaysBeforeLaterBatches: a SET NX that ran out of time behind the link may be in one entry with its
-// client's next batch, which an earlier batch of the node keeps from ruling it out. It is not put behind that batch.
+// TestDoubtfulCreateStaysBeforeLaterBatches: a SET NX that timed out behind the link may still be in the entry of its
+// client's next batch, since an earlier batch of the node keeps the low-water mark below it. The SET NX stays before
+// that batch.
 func TestDoubtfulCreateStaysBeforeLaterBatches(t *testing.T) {
 	for _, c := range []struct{ work, next int64 }{{1, 1}, {1, entryWork}, {entryWork, 1}, {entryWork, entryWork}} {
 		inTable(t, func(e *entries, submit func(*Batch) <-chan error) {
@@ -328,7 +332,7 @@ func TestDoubtfulCreateStaysBeforeLaterBatches(t *testing.T) {
 			require.Equal(t, protocol.ErrUncertain, <-doubtful)
 			submit(ofWork("next", c.next))
 			forwarded()
-			slices.SortStableFunc(arrived, func(a, b forward.Batch) int { // as the leader takes them
+			slices.SortStableFunc(arrived, func(a, b forward.Batch) int { // in the order in which the leader takes them
 				switch {
 				case a.Large == b.Large:
 					return 0
@@ -349,7 +353,7 @@ func TestDoubtfulCreateStaysBeforeLaterBatches(t *testing.T) {
 	}
 }
 
-// hold puts a small batch of an hour's time limit into the queue: the low-water mark stays below it.
+// hold adds a small batch with a time limit of an hour. It keeps the low-water mark at its own number.
 func (e *entries) hold(name string) {
 	require.NoError(e.t, e.queue.add(&pending{
 		batch: ofWork(name, 1), piece: whole(ofWork(name, 1)), deadline: time.Now().Add(time.Hour),
@@ -357,8 +361,8 @@ func (e *entries) hold(name string) {
 	}))
 }
 
-// TestEntryOfDoubtfulBatchesIsBounded: small batches that must not pass a doubtful one have the entry's limit all the
-// same, when their node has become the leader.
+// TestEntryOfDoubtfulBatchesIsBounded: small batches that must not pass a doubtful one are marked as large. When their
+// node has become the leader, they still count for the size limit of an entry.
 func TestEntryOfDoubtfulBatchesIsBounded(t *testing.T) {
 	inTable(t, func(e *entries, submit func(*Batch) <-chan error) {
 		e.queue.maxBatches, e.queue.maxBytes = math.MaxInt, math.MaxInt
@@ -386,8 +390,8 @@ func TestEntryOfDoubtfulBatchesIsBounded(t *testing.T) {
 	})
 }
 
-// TestTurnsKeepTheLimits: batches that wait for their turn count for none of the queue's limits, and get a number when
-// these have room.
+// TestTurnsKeepTheLimits: batches that wait for a turn do not count for the queue's limits. They get a number when the
+// limits have room for them.
 func TestTurnsKeepTheLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(protocol.Incarnation{}, Limits{PendingBatches: 2, PendingBytes: math.MaxInt}, func() {})
@@ -409,9 +413,9 @@ func TestTurnsKeepTheLimits(t *testing.T) {
 	})
 }
 
-// TestSmallBatchesGoBeforeLargeOnes: small batches that wait beside much large work have an entry of their own, which is
-// in flight before that of the large ones. What the small ones are answered does not wait for the large ones then. The
-// sources take turns.
+// TestSmallBatchesGoBeforeLargeOnes: small batches beside much large work have an entry of their own, which is proposed
+// before the entry of the large ones. So the replies to small batches do not wait for large ones. The sources take
+// turns.
 func TestSmallBatchesGoBeforeLargeOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &leaderTerm{clock: newClusterClock(&fakeClock{}, time.Hour, 0, 0), landed: make(chan struct{}, 1)}
@@ -453,7 +457,8 @@ func TestSmallBatchesGoBeforeLargeOnes(t *testing.T) {
 			go func() { _ = q.run(ofWork(name, work), time.Now().Add(time.Hour)) }()
 			synctest.Wait()
 		}
-		// step returns the entries of a step, which land if they are to.
+		// step runs a step of the proposer, and returns the entries that it proposes. If land is set, they are applied
+		// at once.
 		step := func(land bool) string {
 			entries = nil
 			require.Equal(t, p.step(), entries != nil)

@@ -18,7 +18,7 @@ import (
 
 const older, newer = protocol.OldestEntryVersion, protocol.EntryVersion
 
-// needsTwo skips a test that raises a cluster from one version to another, while this release knows one alone.
+// needsTwo skips a test of a change of the log's version while this release knows only one.
 func needsTwo(t *testing.T) {
 	t.Helper()
 	if older == newer {
@@ -26,10 +26,10 @@ func needsTwo(t *testing.T) {
 	}
 }
 
-// holds are the newest versions to which nodes let the cluster go, by name; 0: any.
+// holds has the holds of the nodes on the cluster's version, by name; 0 is none.
 type holds map[string]byte
 
-// ofHolds runs a test of three nodes in virtual time, whose log begins with the oldest version.
+// ofHolds runs a test of three nodes in virtual time. Their log begins with the oldest version.
 func ofHolds(t *testing.T, can holds, test func(t *testing.T, c *replicatest.Cluster)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -39,7 +39,7 @@ func ofHolds(t *testing.T, can holds, test func(t *testing.T, c *replicatest.Clu
 	})
 }
 
-// requireVersion waits for more than a status message, and has all nodes agree on the version of the cluster.
+// requireVersion waits until status messages have arrived, and requires that all nodes have the version want.
 func requireVersion(t *testing.T, want byte, c *replicatest.Cluster) {
 	t.Helper()
 	c.Leader()
@@ -52,8 +52,8 @@ func requireVersion(t *testing.T, want byte, c *replicatest.Cluster) {
 	}
 }
 
-// TestVersionWaitsForAllMembers: the log goes over to a newer version when the last member can, whichever that is and
-// whoever leads, and not back. Until then a member can be started with the earlier release again.
+// TestVersionWaitsForAllMembers: the log's version rises when the last member can use a newer one, whichever member
+// that is and whoever leads. It never falls. Before that, a member can be restarted with the earlier release.
 func TestVersionWaitsForAllMembers(t *testing.T) {
 	needsTwo(t)
 	can := holds{"n1": older, "n2": older, "n3": older}
@@ -89,15 +89,15 @@ func TestVersionWaitsForAllMembers(t *testing.T) {
 			raised += len(events[replica.VersionRaised](n))
 		}
 		require.Equal(t, 1, raised)
-		start("n2", older) // which holds nothing any more
+		start("n2", older) // a hold below the present version has no effect
 		lead(t, c, c.Node("n2"))
 		require.Equal(t, protocol.OK, c.Node("n3").Do("SET", "k", "v"))
 		requireVersion(t, newer, c)
 	})
 }
 
-// TestVersionWaitsForAbsentMembers: what a member could before it went does not count, as it may come back with another
-// release; a member that is removed does not count at all.
+// TestVersionWaitsForAbsentMembers: an absent member keeps the version from rising, whatever it could use before, since
+// it may return with another release. A removed member does not.
 func TestVersionWaitsForAbsentMembers(t *testing.T) {
 	needsTwo(t)
 	can := holds{"n3": older}
@@ -114,7 +114,7 @@ func TestVersionWaitsForAbsentMembers(t *testing.T) {
 	})
 }
 
-// TestVersionWaitsForNonvoters: they apply the log, too.
+// TestVersionWaitsForNonvoters: a nonvoter keeps the version from rising, since it applies the log, too.
 func TestVersionWaitsForNonvoters(t *testing.T) {
 	needsTwo(t)
 	can := holds{"n1": older, "n4": older}
@@ -132,17 +132,17 @@ func TestVersionWaitsForNonvoters(t *testing.T) {
 	})
 }
 
-// TestVersionOfAnEmptyLog: a cluster begins with the version that all founders can use, so that no command ever meets
-// an earlier one.
+// TestVersionOfAnEmptyLog: a cluster begins with the version that all founders can use. So no command runs with an
+// earlier one.
 func TestVersionOfAnEmptyLog(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
-		c.Node("n3").Crash() // so that the others do not learn what it can
+		c.Node("n3").Crash() // so that the others do not learn what it can use
 		c.Leader()
 		require.Equal(t, newer, int(c.Leader().Replica().Version()))
 	})
 }
 
-// TestVersionIsInTheSnapshot: a node that gets a snapshot instead of the log knows the version.
+// TestVersionIsInTheSnapshot: a node that starts from a snapshot knows the version.
 func TestVersionIsInTheSnapshot(t *testing.T) {
 	ofHolds(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		requireVersion(t, newer, c)
@@ -157,8 +157,8 @@ func TestVersionIsInTheSnapshot(t *testing.T) {
 	})
 }
 
-// TestOutdatedMembersDoNotAnswer: a member whose release cannot read the log counts as one that does not answer, on
-// every node, until it is upgraded, whatever raft hears of it.
+// TestOutdatedMembersDoNotAnswer: a member whose release cannot read the log is reported as silent by every other node
+// until it is upgraded, even if raft hears from it.
 func TestOutdatedMembersDoNotAnswer(t *testing.T) {
 	needsTwo(t)
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
@@ -169,13 +169,13 @@ func TestOutdatedMembersDoNotAnswer(t *testing.T) {
 				ClientAddr:    "x:1",
 				NewestVersion: version,
 			}})
-			leader.Replica().OnGreeting(forward.Member{ID: n.ID, About: forward.About{ClientAddr: "x:1"}}) // says nothing of it
+			leader.Replica().OnGreeting(forward.Member{ID: n.ID, About: forward.About{ClientAddr: "x:1"}}) // without versions
 			time.Sleep(2 * time.Second)
 			for _, other := range c.Nodes() {
 				st := other.Replica().Status()
 				require.Empty(t, st.HeldBackBy())
 				for _, m := range st.Members {
-					outdated := m.ID == n.ID && version == older && other != n // it knows better of itself
+					outdated := m.ID == n.ID && version == older && other != n // a node knows its own versions
 					require.Equal(t, outdated, m.Outdated(newer), "%s of %s", other.Name, m.Name)
 					require.Equal(t, outdated, m.Silent, "%s of %s", other.Name, m.Name)
 				}
@@ -193,8 +193,8 @@ func TestOutdatedMembersDoNotAnswer(t *testing.T) {
 	})
 }
 
-// TestSnapshotOfALaterVersionEndsTheStart: a node that goes back too late says at its start what to do, also when the
-// log begins with a snapshot.
+// TestSnapshotOfALaterVersionEndsTheStart: a node was downgraded after the version had risen, and its log begins with a
+// snapshot. Its start fails with an error that says what to do.
 func TestSnapshotOfALaterVersionEndsTheStart(t *testing.T) {
 	ofNodes(t, 1, func(t *testing.T, c *replicatest.Cluster) {
 		n := c.Leader()
