@@ -18,33 +18,33 @@ import (
 	"github.com/holdfast/holdfast/server/push"
 )
 
-// story is a renewer with a cluster that notes what is proposed, and when.
-type story struct {
+// harness is a renewer with a cluster that records the requests and their times.
+type harness struct {
 	*Renewer
 	clients *Clients
-	began   time.Time
-	stop    func() // ends Run, and waits for that
+	started time.Time
+	stop    func() // ends Run, and waits for its end
 
-	mu      sync.Mutex
-	down    bool
-	slow    time.Duration
-	most    int // closed connections at a time
-	applied uint64
-	tried   time.Time // when a request ended last, applied or not
-	// meanwhile is called once, when the renewer asks what was applied.
-	meanwhile func()
+	mu          sync.Mutex
+	noLeader    bool
+	delay       time.Duration
+	maxClosed   int // the most closed connections in one request; 0: any
+	applied     uint64
+	lastRequest time.Time // the end of the last request, applied or not
+	// onApplied is called once, at the renewer's next call of Applied.
+	onApplied func()
 	lines     []string
-	// subscribed are the arguments of SubscribeSessions.
+	// subscribed has the arguments of SubscribeSessions.
 	subscribed []bool
 }
 
-func newStory(t *testing.T) *story {
-	s := &story{began: time.Now()}
+func newHarness(t *testing.T) *harness {
+	s := &harness{started: time.Now()}
 	s.clients = New(Cluster{
-		Propose: s.propose, Renew: func() error { return s.note(0, "renew") },
+		Propose: s.propose, Renew: func() error { return s.record(0, "renew") },
 		Applied: func(number uint64) bool {
 			var f func()
-			s.set(func() { f, s.meanwhile = s.meanwhile, nil })
+			s.set(func() { f, s.onApplied = s.onApplied, nil })
 			if f != nil {
 				f()
 			}
@@ -66,44 +66,44 @@ func newStory(t *testing.T) *story {
 	return s
 }
 
-// inStory has a test tell a story in virtual time.
-func inStory(t *testing.T, test func(t *testing.T, s *story)) {
+// withHarness runs a test in virtual time.
+func withHarness(t *testing.T, test func(t *testing.T, s *harness)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) { test(t, newStory(t)) })
+	synctest.Test(t, func(t *testing.T) { test(t, newHarness(t)) })
 }
 
-// propose takes what ends the sessions of closed connections.
-func (s *story) propose(body []byte, _ int) error {
+// propose handles the requests that end the sessions of closed connections.
+func (s *harness) propose(body []byte, _ int) error {
 	var r protocol.Request
 	if _, err := protocol.NextRequest(string(body), &r); err != nil {
 		return err
 	}
-	return s.note(len(r.Args)-1, "closed ["+strings.Join(r.Args[1:], " ")+"]")
+	return s.record(len(r.Args)-1, "closed ["+strings.Join(r.Args[1:], " ")+"]")
 }
 
-// note notes a request, of so many closed connections.
-func (s *story) note(closed int, what string) error {
+// record records a request about a number of closed connections, or fails it.
+func (s *harness) record(closed int, what string) error {
 	s.mu.Lock()
-	slow := s.slow
+	delay := s.delay
 	s.mu.Unlock()
-	if slow > 0 {
-		time.Sleep(slow)
+	if delay > 0 {
+		time.Sleep(delay)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.tried = time.Now()
-	if s.most > 0 && closed > s.most {
+	s.lastRequest = time.Now()
+	if s.maxClosed > 0 && closed > s.maxClosed {
 		return errors.New("too much work")
 	}
-	if s.down {
+	if s.noLeader {
 		return protocol.ErrNoLeader
 	}
-	s.lines = append(s.lines, fmt.Sprintf("%v: %s", time.Since(s.began), what))
+	s.lines = append(s.lines, fmt.Sprintf("%v: %s", time.Since(s.started), what))
 	return nil
 }
 
-// told is what was noted since the last call.
-func (s *story) told() []string {
+// takeLines returns the lines that were recorded since the last call.
+func (s *harness) takeLines() []string {
 	synctest.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,29 +112,29 @@ func (s *story) told() []string {
 	return lines
 }
 
-func (s *story) set(f func()) {
+func (s *harness) set(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f()
 }
 
-// keep and part are what the log tells.
-func (s *story) keep(conn int64, id uint64, lease time.Duration) {
+// attachSession applies an entry that attaches a session to a connection, and detachSession one that detaches it.
+func (s *harness) attachSession(conn int64, id uint64, lease time.Duration) {
 	s.Events([]event.Event{{Kind: event.SessionKept, Lock: &event.LockNews{
 		Conn: conn, Session: id,
 		LeaseMillis: lease.Milliseconds(),
 	}}})
 }
 
-func (s *story) part(conn int64, id uint64) {
+func (s *harness) detachSession(conn int64, id uint64) {
 	s.Events([]event.Event{{Kind: event.SessionLeft, Lock: &event.LockNews{Conn: conn, Session: id}}})
 }
 
-// conn is a connection that notes what happens to it.
+// conn is a connection that records the calls of its methods.
 type conn struct {
-	s      *story
+	s      *harness
 	id     int64
-	gone   bool
+	cut    bool
 	leases []time.Duration
 	heard  time.Time
 }
@@ -144,167 +144,167 @@ func (c *conn) Heard() (at time.Time) {
 	return at
 }
 
-// sends is a sign of life.
-func (c *conn) sends() { c.s.set(func() { c.heard = time.Now() }) }
+// send has the client send something.
+func (c *conn) send() { c.s.set(func() { c.heard = time.Now() }) }
 
 func (c *conn) SetLease(shortest time.Duration) {
 	c.s.set(func() { c.leases = append(c.leases, shortest) })
 }
 
-func (s *story) open(id int64) *conn {
+func (s *harness) open(id int64) *conn {
 	c := &conn{s: s, id: id, heard: time.Now()}
 	s.Enter(id, c)
 	return c
 }
 
-func (c *conn) note(what string) {
+func (c *conn) record(what string) {
 	c.s.set(func() {
-		c.s.lines = append(c.s.lines, fmt.Sprintf("%v: connection %d: %s", time.Since(c.s.began), c.id, what))
+		c.s.lines = append(c.s.lines, fmt.Sprintf("%v: connection %d: %s", time.Since(c.s.started), c.id, what))
 	})
 }
 
 func (c *conn) Post(m *push.Message) {
-	c.note(string(m.AppendFrom(nil, protocol.RESP3, 0, 100)))
+	c.record(string(m.AppendFrom(nil, protocol.RESP3, 0, 100)))
 }
 
 func (c *conn) Cut(why string) {
-	c.note("cut, " + why)
-	c.s.set(func() { c.gone = true })
+	c.record("cut, " + why)
+	c.s.set(func() { c.cut = true })
 }
 
-func (c *conn) isGone() (yes bool) {
-	c.s.set(func() { yes = c.gone })
+func (c *conn) isCut() (yes bool) {
+	c.s.set(func() { yes = c.cut })
 	return yes
 }
 
-// TestRenewals: one request renews all, three times in the shortest lease, and none is made without a session.
+// TestRenewals: one request renews all sessions, three times in the shortest lease. Without a session none is made.
 func TestRenewals(t *testing.T) {
-	inStory(t, func(t *testing.T, s *story) {
+	withHarness(t, func(t *testing.T, s *harness) {
 		time.Sleep(time.Hour)
-		require.Empty(t, s.told())
-		s.began = time.Now()
+		require.Empty(t, s.takeLines())
+		s.started = time.Now()
 		s.open(1)
 		s.open(2)
-		s.keep(1, 11, 30*time.Second)
-		s.keep(2, 12, 60*time.Second)
+		s.attachSession(1, 11, 30*time.Second)
+		s.attachSession(2, 12, 60*time.Second)
 		time.Sleep(21 * time.Second)
-		require.Equal(t, []string{"0s: renew", "10s: renew", "20s: renew"}, s.told())
-		s.keep(2, 13, 3*time.Second)
-		s.keep(2, 14, 3*time.Second)
+		require.Equal(t, []string{"0s: renew", "10s: renew", "20s: renew"}, s.takeLines())
+		s.attachSession(2, 13, 3*time.Second)
+		s.attachSession(2, 14, 3*time.Second)
 		time.Sleep(time.Second)
-		require.Equal(t, []string{"21s: renew", "22s: renew"}, s.told())
+		require.Equal(t, []string{"21s: renew", "22s: renew"}, s.takeLines())
 		require.Equal(t, 4, s.Len())
 		require.Zero(t, s.silent.Len(), "no client has promised to send")
-		s.part(2, 14)
-		s.part(2, 13)
-		s.part(1, 11)
-		s.part(1, 11)
-		s.part(9, 9)
+		s.detachSession(2, 14)
+		s.detachSession(2, 13)
+		s.detachSession(1, 11)
+		s.detachSession(1, 11)
+		s.detachSession(9, 9)
 		time.Sleep(20 * time.Second)
-		require.Equal(t, []string{"42s: renew"}, s.told())
-		s.part(2, 12)
+		require.Equal(t, []string{"42s: renew"}, s.takeLines())
+		s.detachSession(2, 12)
 		time.Sleep(time.Hour)
-		require.Empty(t, s.told())
+		require.Empty(t, s.takeLines())
 		require.Zero(t, s.Len())
 	})
 }
 
-// TestCloses: a closed connection ends its sessions, and is not forgotten while there is no leader. A node
-// that ends leaves them.
+// TestCloses: the sessions of a closed connection end, even if there is no leader for a while. A node that stops leaves
+// its sessions attached.
 func TestCloses(t *testing.T) {
-	inStory(t, func(t *testing.T, s *story) {
-		s.set(func() { s.down = true })
+	withHarness(t, func(t *testing.T, s *harness) {
+		s.set(func() { s.noLeader = true })
 		for id := range int64(4) {
 			s.open(id)
-			s.keep(id, uint64(id), time.Minute)
+			s.attachSession(id, uint64(id), time.Minute)
 		}
 		s.open(4)
-		s.Leave(4, true) // no sessions
+		s.Leave(4, true) // it has no sessions
 		s.Leave(1, true)
 		s.Leave(1, true)
 		s.Leave(2, true)
 		time.Sleep(10*time.Second + renewRetryInterval/2)
-		s.set(func() { s.down = false })
+		s.set(func() { s.noLeader = false })
 		time.Sleep(time.Second - renewRetryInterval/2)
-		require.ElementsMatch(t, []string{"10.1s: closed [1 2]", "10.1s: renew"}, s.told())
+		require.ElementsMatch(t, []string{"10.1s: closed [1 2]", "10.1s: renew"}, s.takeLines())
 		require.Equal(t, 1, s.Sessions(0))
 		require.Zero(t, s.Sessions(1))
 
-		// A command of a connection that had closed is applied.
-		s.keep(1, 5, time.Minute)
-		require.Equal(t, []string{"11s: closed [1]"}, s.told())
+		// A command of a connection is applied after the connection has closed.
+		s.attachSession(1, 5, time.Minute)
+		require.Equal(t, []string{"11s: closed [1]"}, s.takeLines())
 
 		s.Leave(0, false)
-		s.keep(3, 8, time.Minute)
+		s.attachSession(3, 8, time.Minute)
 		require.Equal(t, 2, s.Sessions(3))
 		s.Leave(3, false)
 		s.open(5)
-		s.Leave(5, true) // a client that leaves while the node ends
-		s.keep(3, 9, time.Minute)
+		s.Leave(5, true) // it closes while the node stops
+		s.attachSession(3, 9, time.Minute)
 		time.Sleep(time.Hour)
-		require.Empty(t, s.told())
+		require.Empty(t, s.takeLines())
 	})
 }
 
-// TestCut: a node that is cut off closes connections before their sessions may be taken for ended, the
-// shortest lease first, and gives the clients the time to go elsewhere.
+// TestCut: a node that is cut off closes connections before their sessions may have expired, the shortest lease first.
+// The sessions end only later, so that the clients can attach them through another node.
 func TestCut(t *testing.T) {
-	inStory(t, func(t *testing.T, s *story) {
+	withHarness(t, func(t *testing.T, s *harness) {
 		short, long := s.open(1), s.open(2)
-		s.keep(1, 1, 8*time.Second)
-		s.keep(1, 6, 8*time.Second)
-		s.keep(1, 2, 16*time.Second)
-		s.keep(2, 3, 24*time.Second)
+		s.attachSession(1, 1, 8*time.Second)
+		s.attachSession(1, 6, 8*time.Second)
+		s.attachSession(1, 2, 16*time.Second)
+		s.attachSession(2, 3, 24*time.Second)
 		time.Sleep(6 * time.Second)
-		require.Len(t, s.told(), 3)
-		s.set(func() { s.down = true })
+		require.Len(t, s.takeLines(), 3)
+		s.set(func() { s.noLeader = true })
 		s.open(3)
 		time.Sleep(4 * time.Second)
-		s.keep(3, 4, 8*time.Second) // a log that lags
+		s.attachSession(3, 4, 8*time.Second) // this node applies the entry late
 		time.Sleep(2 * time.Second)
-		require.Len(t, s.told(), 0)
-		time.Sleep(time.Second) // 13s; renewed last at 5.33s
-		require.Equal(t, []string{"12.333333332s: connection 1: cut, its session could not be renewed in time"}, s.told())
-		require.False(t, long.isGone())
-		require.True(t, short.isGone())
+		require.Len(t, s.takeLines(), 0)
+		time.Sleep(time.Second) // 13 s; the last renewal was at 5.33 s
+		require.Equal(t, []string{"12.333333332s: connection 1: cut, its session could not be renewed in time"},
+			s.takeLines())
+		require.False(t, long.isCut())
+		require.True(t, short.isCut())
 		require.EqualValues(t, 1, s.Cuts())
-		s.keep(1, 5, 20*time.Second) // too late
+		s.attachSession(1, 5, 20*time.Second) // after the connection was cut
 		s.Expect(1, 30*time.Second, 7, time.Now())
 		require.Zero(t, s.Sessions(1))
 		s.Leave(1, true)
 		time.Sleep(4*time.Second + 500*time.Millisecond)
-		require.Equal(t, []string{"17s: connection 3: cut, its session could not be renewed in time"}, s.told())
+		require.Equal(t, []string{"17s: connection 3: cut, its session could not be renewed in time"}, s.takeLines())
 		s.Leave(3, false)
-		s.set(func() { s.down = false })
+		s.set(func() { s.noLeader = false })
 		time.Sleep(14 * time.Second)
-		require.Equal(t, []string{"17.599999998s: renew", "25.599999998s: renew"}, s.told())
+		require.Equal(t, []string{"17.599999998s: renew", "25.599999998s: renew"}, s.takeLines())
 		time.Sleep(2 * time.Second)
-		require.Equal(t, []string{"33s: closed [1]"}, s.told())
+		require.Equal(t, []string{"33s: closed [1]"}, s.takeLines())
 		require.Nil(t, s.endLater, "a crowd's memory is given back")
-		require.False(t, long.isGone())
+		require.False(t, long.isCut())
 	})
 }
 
-// TestSlowRenewal: the lease counts from the beginning of a renewal, however late the reply is.
+// TestSlowRenewal: the lease counts from the start of a renewal, however late its reply is.
 func TestSlowRenewal(t *testing.T) {
-	inStory(t, func(t *testing.T, s *story) {
-		s.set(func() { s.slow = 3 * time.Second })
+	withHarness(t, func(t *testing.T, s *harness) {
+		s.set(func() { s.delay = 3 * time.Second })
 		c := s.open(1)
-		s.keep(1, 1, 8*time.Second)
-		time.Sleep(11 * time.Second) // the last acknowledged renewal took from 6s to 9s
-		require.False(t, c.isGone())
-		s.set(func() { s.down = true })
+		s.attachSession(1, 1, 8*time.Second)
+		time.Sleep(11 * time.Second) // the last acknowledged renewal took from 6 s to 9 s
+		require.False(t, c.isCut())
+		s.set(func() { s.noLeader = true })
 		time.Sleep(1990 * time.Millisecond)
-		require.False(t, c.isGone())
+		require.False(t, c.isCut())
 		time.Sleep(20 * time.Millisecond)
-		require.True(t, c.isGone())
+		require.True(t, c.isCut())
 	})
 }
 
-// TestExpected: a session that this node's log has not told of is renewed as well, until the log has passed
-// its batch.
+// TestExpected: a session whose command is not in this node's log yet is renewed, too, until the log has its batch.
 func TestExpected(t *testing.T) {
-	inStory(t, func(t *testing.T, s *story) {
+	withHarness(t, func(t *testing.T, s *harness) {
 		s.open(1)
 		s.Expect(1, 30*time.Second, 7, time.Now())
 		s.Expect(1, 30*time.Second, 7, time.Now())
@@ -312,78 +312,79 @@ func TestExpected(t *testing.T) {
 		s.Expect(1, 30*time.Second, 6, time.Now())
 		require.Equal(t, 2, s.Sessions(1))
 		require.Equal(t, 2, s.Len())
-		s.Expect(2, time.Second, 8, time.Now()) // gone already
+		s.Expect(2, time.Second, 8, time.Now()) // there is no connection 2
 		time.Sleep(11 * time.Second)
-		require.Equal(t, []string{"0s: renew", "10s: renew"}, s.told())
-		s.keep(1, 1, 60*time.Second)
+		require.Equal(t, []string{"0s: renew", "10s: renew"}, s.takeLines())
+		s.attachSession(1, 1, 60*time.Second)
 		s.set(func() { s.applied = 7 })
 		time.Sleep(39 * time.Second)
-		require.Equal(t, []string{"30s: renew", "50s: renew"}, s.told())
+		require.Equal(t, []string{"30s: renew", "50s: renew"}, s.takeLines())
 		require.Equal(t, 1, s.Len())
 		require.Equal(t, 1, s.Sessions(1))
 		require.Empty(t, s.expected)
-		s.Expect(1, time.Second, 6, time.Now()) // the log was quicker
+		s.Expect(1, time.Second, 6, time.Now()) // the log has the batch already
 		require.Equal(t, 1, s.Len())
 
-		// The lease of an attached session is not known.
+		// The lease of an attached session is unknown.
 		s.Expect(1, 0, 9, time.Now())
 		time.Sleep(time.Second)
-		require.Len(t, s.told(), 3)
+		require.Len(t, s.takeLines(), 3)
 		s.Leave(1, true)
-		require.Equal(t, []string{"51s: closed [1]"}, s.told())
+		require.Equal(t, []string{"51s: closed [1]"}, s.takeLines())
 		require.Zero(t, s.Len())
 		require.Empty(t, s.expected)
 
-		// A connection closes while the renewer asks whether the log has passed its batch.
+		// A connection closes while the renewer checks whether the log has its batch.
 		s.open(3)
 		s.open(4)
 		s.Expect(3, 30*time.Second, 10, time.Now())
 		s.Expect(4, 30*time.Second, 10, time.Now())
 		require.Equal(t, 2, s.Len())
-		s.set(func() { s.applied, s.meanwhile = 10, func() { s.Leave(3, true) } })
+		s.set(func() { s.applied, s.onApplied = 10, func() { s.Leave(3, true) } })
 		time.Sleep(time.Minute)
 		require.Zero(t, s.Len())
 	})
 }
 
-// TestEnds: Run ends between two tries, and leaves nothing under way.
+// TestEnds: Run ends between two attempts, and leaves no request in flight.
 func TestEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, slow := range []time.Duration{0, time.Second} {
-			s := newStory(t)
-			s.set(func() { s.down, s.slow = true, slow })
+			s := newHarness(t)
+			s.set(func() { s.noLeader, s.delay = true, slow })
 			s.open(1)
 			s.open(2)
-			s.keep(1, 1, time.Minute)
-			s.keep(2, 2, time.Minute)
+			s.attachSession(1, 1, time.Minute)
+			s.attachSession(2, 2, time.Minute)
 			time.Sleep(time.Second / 2)
 			s.Leave(2, true)
-			time.Sleep(time.Second + 3*renewRetryInterval/2) // the slow request for the closed connection is the last to end
+			time.Sleep(time.Second + 3*renewRetryInterval/2) // the slow request for the closed connection ends last
 			stopped := time.Now()
 			s.stop()
 			require.LessOrEqual(t, time.Since(stopped), slow)
 			ended := time.Now()
 			time.Sleep(time.Hour)
-			s.set(func() { require.False(t, s.tried.After(ended), "a try after the end") })
+			s.set(func() { require.False(t, s.lastRequest.After(ended), "a try after the end") })
 		}
 	})
 }
 
-// TestSlowAttach: the lease runs from the moment at which the command went out, though the log told of it late, or a
-// snapshot tells of it again. So the connection is closed before the lease is over.
+// TestSlowAttach: a session's lease counts from the start of its command, even if this node's log has the command late,
+// or a snapshot has the session again. So the connection is closed before the lease has expired.
 func TestSlowAttach(t *testing.T) {
 	cut := func(at string) []string {
 		return []string{at + ": connection 1: cut, its session could not be renewed in time"}
 	}
-	// unrenewed tells of a session of connection 1 that is never renewed. The connection must be cut at an instant.
-	unrenewed := func(name, at string, tell func(t *testing.T, s *story)) {
+	// unrenewed runs a test of a session of connection 1 that is never renewed. The connection must be cut at the time
+	// at.
+	unrenewed := func(name, at string, attach func(t *testing.T, s *harness)) {
 		t.Run(name, func(t *testing.T) {
-			inStory(t, func(t *testing.T, s *story) {
+			withHarness(t, func(t *testing.T, s *harness) {
 				s.open(1)
-				s.set(func() { s.down = true })
-				tell(t, s)
+				s.set(func() { s.noLeader = true })
+				attach(t, s)
 				time.Sleep(20 * time.Second)
-				require.Equal(t, cut(at), s.told())
+				require.Equal(t, cut(at), s.takeLines())
 			})
 		})
 	}
@@ -394,29 +395,29 @@ func TestSlowAttach(t *testing.T) {
 	}{
 		{"at once", 0, "7s"}, {"half the lease later", 4 * time.Second, "7s"}, {"later than the lease", 9 * time.Second, "9s"},
 	} {
-		unrenewed(c.name, c.cut, func(_ *testing.T, s *story) {
+		unrenewed(c.name, c.cut, func(_ *testing.T, s *harness) {
 			s.Ask(1, time.Now())
-			s.Ask(2, time.Now()) // gone already
+			s.Ask(2, time.Now()) // there is no connection 2
 			time.Sleep(c.slow)
-			s.keep(1, 1, 8*time.Second)
+			s.attachSession(1, 1, 8*time.Second)
 		})
 	}
-	unrenewed("behind other commands", "7s", func(_ *testing.T, s *story) {
+	unrenewed("behind other commands", "7s", func(_ *testing.T, s *harness) {
 		for number := range uint64(2) {
 			s.Expect(1, 20*time.Second, 7+number, time.Now())
 			time.Sleep(2 * time.Second)
 		}
 		s.Ask(1, time.Now())
-		s.keep(1, 1, 8*time.Second)
+		s.attachSession(1, 1, 8*time.Second)
 	})
-	unrenewed("told of again, with another lease", "14s", func(t *testing.T, s *story) {
-		s.keep(1, 1, 8*time.Second)
+	unrenewed("told of again, with another lease", "14s", func(t *testing.T, s *harness) {
+		s.attachSession(1, 1, 8*time.Second)
 		time.Sleep(4 * time.Second)
-		s.keep(1, 1, 16*time.Second)
+		s.attachSession(1, 1, 16*time.Second)
 		require.Equal(t, 1, s.Len())
 	})
-	unrenewed("a snapshot", "7s", func(_ *testing.T, s *story) {
-		s.keep(1, 1, 8*time.Second)
+	unrenewed("a snapshot", "7s", func(_ *testing.T, s *harness) {
+		s.attachSession(1, 1, 8*time.Second)
 		time.Sleep(4 * time.Second)
 		s.Ask(1, time.Now()) // for another session
 		s.restored(func(each func(int64, uint64, int64)) {
@@ -425,82 +426,82 @@ func TestSlowAttach(t *testing.T) {
 		})
 	})
 	t.Run("later than the lease, and renewed meanwhile", func(t *testing.T) {
-		inStory(t, func(t *testing.T, s *story) {
-			late := s.open(1)
+		withHarness(t, func(t *testing.T, s *harness) {
+			renewed := s.open(1)
 			s.open(2)
-			s.keep(2, 2, 6*time.Second)
+			s.attachSession(2, 2, 6*time.Second)
 			s.Ask(1, time.Now())
 			time.Sleep(9 * time.Second)
-			s.keep(1, 1, 8*time.Second)
+			s.attachSession(1, 1, 8*time.Second)
 			time.Sleep(9 * time.Second)
-			require.False(t, late.isGone())
+			require.False(t, renewed.isCut())
 		})
 	})
 	t.Run("later than the lease, and the log goes on", func(t *testing.T) {
-		inStory(t, func(t *testing.T, s *story) {
+		withHarness(t, func(t *testing.T, s *harness) {
 			synctest.Wait()
-			s.Renewer = New(*s.cluster).Renewer // which does not run: a renewal could come first
+			s.Renewer = New(*s.cluster).Renewer // it does not run: a renewal could come first
 			s.open(1)
 			s.Ask(1, time.Now())
 			time.Sleep(9 * time.Second)
-			s.keep(1, 1, 8*time.Second)
-			require.Equal(t, cut("9s"), s.told())
+			s.attachSession(1, 1, 8*time.Second)
+			require.Equal(t, cut("9s"), s.takeLines())
 		})
 	})
 }
 
-// TestExpectedWhenCut: a session that the log has not told of may be there all the same, and keeps its lease.
+// TestExpectedWhenCut: a session whose command is not in this node's log may exist. After a cut it keeps its lease.
 func TestExpectedWhenCut(t *testing.T) {
-	inStory(t, func(t *testing.T, s *story) {
+	withHarness(t, func(t *testing.T, s *harness) {
 		c := s.open(1)
-		s.set(func() { s.down = true })
+		s.set(func() { s.noLeader = true })
 		s.Expect(1, 12*time.Second, 7, time.Now())
 		time.Sleep(11 * time.Second)
-		require.True(t, c.isGone())
-		s.told()
+		require.True(t, c.isCut())
+		s.takeLines()
 		s.Leave(1, true)
-		s.set(func() { s.down = false })
+		s.set(func() { s.noLeader = false })
 		time.Sleep(11 * time.Second)
-		require.Empty(t, s.told())
+		require.Empty(t, s.takeLines())
 		time.Sleep(2 * time.Second)
-		require.Equal(t, []string{"23s: closed [1]"}, s.told())
+		require.Equal(t, []string{"23s: closed [1]"}, s.takeLines())
 	})
 }
 
-// TestVanished: a connection learns the shortest lease of its sessions. When its client was silent for that long, the
-// sessions have the rest of their longest lease.
+// TestVanished: a connection is told the shortest lease of its sessions. If its client was silent for that long, the
+// sessions keep the rest of their longest lease.
 func TestVanished(t *testing.T) {
-	inStory(t, func(t *testing.T, s *story) {
-		both, short, none, expects := s.open(1), s.open(2), s.open(3), s.open(5)
+	withHarness(t, func(t *testing.T, s *harness) {
+		twoLeases, short, none, expecting := s.open(1), s.open(2), s.open(3), s.open(5)
 		s.Expect(1, 30*time.Second, 7, time.Now())
 		s.Expect(5, 40*time.Second, 9, time.Now())
-		require.Equal(t, []time.Duration{40 * time.Second}, expects.leases)
-		s.keep(1, 1, 30*time.Second)
-		s.Expect(1, 0, 8, time.Now()) // the lease is not known
+		require.Equal(t, []time.Duration{40 * time.Second}, expecting.leases)
+		s.attachSession(1, 1, 30*time.Second)
+		s.Expect(1, 0, 8, time.Now()) // the lease is unknown
 		s.set(func() { s.applied = 8 })
-		s.keep(1, 2, 8*time.Second)
-		s.keep(1, 3, 20*time.Second)
-		s.keep(2, 4, 8*time.Second)
-		require.Equal(t, []time.Duration{30 * time.Second, 8 * time.Second}, both.leases)
+		s.attachSession(1, 2, 8*time.Second)
+		s.attachSession(1, 3, 20*time.Second)
+		s.attachSession(2, 4, 8*time.Second)
+		require.Equal(t, []time.Duration{30 * time.Second, 8 * time.Second}, twoLeases.leases)
 		require.Equal(t, []time.Duration{8 * time.Second}, short.leases)
 		require.Empty(t, none.leases)
 		time.Sleep(time.Second)
-		s.told()
+		s.takeLines()
 		for id := range int64(6) {
 			s.Vanished(id)
 			require.Zero(t, s.Sessions(id))
 			s.Leave(id, true)
-			synctest.Wait() // each leaves alone
+			synctest.Wait() // one request for each
 		}
 		require.Zero(t, s.Len())
 		time.Sleep(30 * time.Second)
-		require.Equal(t, []string{"1s: closed [2]", "1s: closed [5]", "23s: closed [1]"}, s.told())
+		require.Equal(t, []string{"1s: closed [2]", "1s: closed [5]", "23s: closed [1]"}, s.takeLines())
 	})
 }
 
-// cutIn is when connections were cut for their silence, among what was noted.
-func (s *story) cutIn() (cuts []string) {
-	for _, line := range s.told() {
+// silenceLines returns the recorded cuts of silent connections, and the requests that end sessions.
+func (s *harness) silenceLines() (cuts []string) {
+	for _, line := range s.takeLines() {
 		if strings.HasSuffix(line, whySilent) || strings.Contains(line, "closed") {
 			cuts = append(cuts, strings.TrimSuffix(strings.TrimSuffix(line, whySilent), " renew"))
 		}
@@ -508,106 +509,107 @@ func (s *story) cutIn() (cuts []string) {
 	return cuts
 }
 
-// TestSilence: where signs of life are demanded, a connection ends when its client was silent for the shortest lease of
-// its sessions, and a longer session has the rest of its lease. What sends in time, or was not asked, is left alone.
+// TestSilence: if a client must send something, its connection is closed when it was silent for the shortest lease of
+// its sessions. A session with a longer lease keeps the rest of it. Clients that send in time, and those that need not,
+// stay.
 func TestSilence(t *testing.T) {
-	inStory(t, func(t *testing.T, s *story) {
-		lively, asked, unasked, both := s.open(1), s.open(2), s.open(3), s.open(4)
+	withHarness(t, func(t *testing.T, s *harness) {
+		active, silent, notDemanded, twoSessions := s.open(1), s.open(2), s.open(3), s.open(4)
 		for id := range int64(5) {
-			s.Demand(id, true) // 0 is not there; no sessions yet
+			s.Demand(id, true) // there is no connection 0, and there are no sessions yet
 		}
 		s.Demand(3, false)
 		time.Sleep(time.Hour)
-		require.Empty(t, s.cutIn())
-		s.began = time.Now()
-		for _, c := range []*conn{lively, asked, unasked, both} {
-			c.sends()
-			s.keep(c.id, uint64(c.id), 8*time.Second)
+		require.Empty(t, s.silenceLines())
+		s.started = time.Now()
+		for _, c := range []*conn{active, silent, notDemanded, twoSessions} {
+			c.send()
+			s.attachSession(c.id, uint64(c.id), 8*time.Second)
 		}
-		s.keep(4, 5, 20*time.Second)
+		s.attachSession(4, 5, 20*time.Second)
 		for i := range 22 {
 			time.Sleep(time.Second)
-			lively.sends()
-			for _, c := range []*conn{asked, both} {
+			active.send()
+			for _, c := range []*conn{silent, twoSessions} {
 				if i == 8 {
-					require.True(t, c.isGone())
+					require.True(t, c.isCut())
 					s.Leave(c.id, true)
 				}
 			}
 		}
 		require.Equal(t, []string{
 			"8s: connection 2: cut, ", "8s: connection 4: cut, ", "9s: closed [2]", "21s: closed [4]",
-		}, s.cutIn())
-		s.Demand(4, true) // gone
+		}, s.silenceLines())
+		s.Demand(4, true) // it has closed
 		time.Sleep(7900 * time.Millisecond)
-		require.False(t, lively.isGone())
-		s.part(1, 1)
+		require.False(t, active.isCut())
+		s.detachSession(1, 1)
 		time.Sleep(time.Hour)
-		require.False(t, lively.isGone(), "no session, nothing is demanded")
-		lively.sends()
-		s.keep(1, 6, 30*time.Second)
-		s.keep(1, 7, 4*time.Second)
+		require.False(t, active.isCut(), "no session, nothing is demanded")
+		active.send()
+		s.attachSession(1, 6, 30*time.Second)
+		s.attachSession(1, 7, 4*time.Second)
 		time.Sleep(3900 * time.Millisecond)
-		require.False(t, lively.isGone())
+		require.False(t, active.isCut())
 		s.Demand(1, false)
 		time.Sleep(time.Hour)
-		require.False(t, lively.isGone(), "no longer demanded")
-		lively.sends()
+		require.False(t, active.isCut(), "no longer demanded")
+		active.send()
 		time.Sleep(time.Second)
 		s.Demand(1, true)
 		time.Sleep(3100 * time.Millisecond)
-		require.True(t, lively.isGone())
-		require.False(t, unasked.isGone())
+		require.True(t, active.isCut())
+		require.False(t, notDemanded.isCut())
 		require.Zero(t, s.Cuts(), "renewals were in time")
 		s.Leave(1, true)
 		time.Sleep(25800 * time.Millisecond)
-		require.Empty(t, slices.DeleteFunc(s.cutIn(), func(line string) bool { return !strings.Contains(line, "closed") }))
+		cuts := s.silenceLines()
+		require.Empty(t, slices.DeleteFunc(cuts, func(line string) bool { return !strings.Contains(line, "closed") }))
 		time.Sleep(200 * time.Millisecond)
-		require.Len(t, s.cutIn(), 1, "the longer session had its lease")
+		require.Len(t, s.silenceLines(), 1, "the longer session had its lease")
 		require.Zero(t, s.silent.Len())
 	})
 }
 
-// TestSilenceCountsFromTheLastCommand: a client is silent when it has sent nothing for a whole limit, whenever the
-// renewer checks.
+// TestSilenceCountsFromTheLastCommand: silence counts from the client's last message, whenever the renewer checks.
 func TestSilenceCountsFromTheLastCommand(t *testing.T) {
-	inStory(t, func(t *testing.T, s *story) {
+	withHarness(t, func(t *testing.T, s *harness) {
 		c := s.open(1)
-		c.sends()
-		s.keep(1, 1, 8*time.Second)
+		c.send()
+		s.attachSession(1, 1, 8*time.Second)
 		s.Demand(1, true)
 		time.Sleep(3 * time.Second)
-		c.sends()
+		c.send()
 		time.Sleep(7900 * time.Millisecond)
-		require.False(t, c.isGone(), "the renewer checked 5 s after the last command")
+		require.False(t, c.isCut(), "the renewer checked 5 s after the last command")
 		time.Sleep(200 * time.Millisecond)
-		require.True(t, c.isGone())
+		require.True(t, c.isCut())
 	})
 }
 
 // TestSilenceOfTheShortest: silent clients are cut in the order in which their shortest leases end, in whatever order
-// clients came and their sessions were opened.
+// they connected and opened their sessions.
 func TestSilenceOfTheShortest(t *testing.T) {
-	inStory(t, func(t *testing.T, s *story) {
+	withHarness(t, func(t *testing.T, s *harness) {
 		for id, leases := range map[int64][]time.Duration{1: {30}, 2: {20, 8}, 3: {20}, 4: {12}} {
 			s.open(id)
 			s.Demand(id, true)
 			for i, lease := range leases {
-				s.keep(id, uint64(i+1), lease*time.Second)
+				s.attachSession(id, uint64(i+1), lease*time.Second)
 			}
 		}
 		s.open(5)
-		s.keep(5, 1, 10*time.Second)
+		s.attachSession(5, 1, 10*time.Second)
 		time.Sleep(9900 * time.Millisecond)
 		s.Demand(5, true)
 		time.Sleep(25 * time.Second)
 		require.Equal(t, []string{
 			"8s: connection 2: cut, ", "10s: connection 5: cut, ", "12s: connection 4: cut, ", "20s: connection 3: cut, ",
 			"30s: connection 1: cut, ",
-		}, s.cutIn())
+		}, s.silenceLines())
 		s.open(6)
 		s.Demand(6, true)
-		s.keep(6, 1, time.Hour)
+		s.attachSession(6, 1, time.Hour)
 		synctest.Wait()
 		require.Equal(t, 1, s.silent.Len())
 		s.Leave(6, true)
@@ -615,31 +617,32 @@ func TestSilenceOfTheShortest(t *testing.T) {
 	})
 }
 
-// TestSilenceOfANodeThatSlept: what clients sent while the node itself slept may be unread. They have a moment more.
+// TestSilenceOfANodeThatSlept: after a node was suspended, its clients' messages may be unread. The clients get more
+// time.
 func TestSilenceOfANodeThatSlept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &story{began: time.Now()}
+		s := &harness{started: time.Now()}
 		s.Renewer = New(Cluster{Applied: func(uint64) bool { return true }, SubscribeSessions: func(bool) {}}).Renewer
 		c := s.open(1)
-		s.keep(1, 1, 8*time.Second)
+		s.attachSession(1, 1, 8*time.Second)
 		s.Demand(1, true)
-		require.Equal(t, time.Second, s.cutSilent(s.began.Add(7*time.Second)))
-		require.Equal(t, time.Second, s.cutSilent(s.began.Add(9100*time.Millisecond)), "late by more than an eighth")
-		require.False(t, c.isGone())
-		s.cutSilent(s.began.Add(10100 * time.Millisecond))
-		require.True(t, c.isGone())
-		require.Equal(t, time.Duration(noDeadline), s.cutSilent(s.began.Add(time.Hour)))
+		require.Equal(t, time.Second, s.cutSilent(s.started.Add(7*time.Second)))
+		require.Equal(t, time.Second, s.cutSilent(s.started.Add(9100*time.Millisecond)), "late by more than an eighth")
+		require.False(t, c.isCut())
+		s.cutSilent(s.started.Add(10100 * time.Millisecond))
+		require.True(t, c.isCut())
+		require.Equal(t, time.Duration(noDeadline), s.cutSilent(s.started.Add(time.Hour)))
 	})
 }
 
-// TestRestored: a snapshot says which sessions there are.
+// TestRestored: after a snapshot, the renewer has the sessions of the snapshot.
 func TestRestored(t *testing.T) {
-	inStory(t, func(t *testing.T, s *story) {
+	withHarness(t, func(t *testing.T, s *harness) {
 		s.open(1)
 		s.open(2)
-		s.keep(1, 1, 30*time.Second)
-		s.keep(1, 2, 3*time.Second)
-		require.Equal(t, []string{"0s: renew"}, s.told())
+		s.attachSession(1, 1, 30*time.Second)
+		s.attachSession(1, 2, 3*time.Second)
+		require.Equal(t, []string{"0s: renew"}, s.takeLines())
 		s.clients.Restored(func(each func(int64, uint64, int64)) {
 			each(1, 1, 30_000)
 			each(2, 3, 60_000)
@@ -648,13 +651,13 @@ func TestRestored(t *testing.T) {
 		require.Equal(t, 2, s.Len())
 		require.Equal(t, 1, s.Sessions(1))
 		time.Sleep(20 * time.Second)
-		require.Equal(t, []string{"0s: closed [7]", "10s: renew", "20s: renew"}, s.told())
+		require.Equal(t, []string{"0s: closed [7]", "10s: renew", "20s: renew"}, s.takeLines())
 	})
 }
 
-// TestTold: a loss is told to the connection that it is for.
+// TestTold: the notice of a lost hold goes to the connection that it is for.
 func TestTold(t *testing.T) {
-	inStory(t, func(t *testing.T, s *story) {
+	withHarness(t, func(t *testing.T, s *harness) {
 		s.open(1)
 		for conn := range int64(2) {
 			s.Events([]event.Event{{Kind: event.LockLost, Key: "k", Lock: &event.LockNews{
@@ -664,21 +667,21 @@ func TestTold(t *testing.T) {
 		}
 		require.Equal(t,
 			[]string{"0s: connection 1: >6\r\n$4\r\nlock\r\n$4\r\nlost\r\n$1\r\nk\r\n$2\r\nme\r\n:7\r\n$6\r\nbroken\r\n"},
-			s.told())
+			s.takeLines())
 		for text, by := range map[string]string{"": "admin", "why": "", "for repair": "admin"} {
 			s.Events([]event.Event{{Kind: event.LockLost, Key: "k", Lock: &event.LockNews{
 				Owner: "me", Reason: "broken", Conn: 1, Text: text, By: by,
 			}}})
-			told := s.told()
-			require.Len(t, told, 1)
-			require.Contains(t, told[0], fmt.Sprintf("broken\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n", len(text), text, len(by), by))
+			lines := s.takeLines()
+			require.Len(t, lines, 1)
+			require.Contains(t, lines[0], fmt.Sprintf("broken\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n", len(text), text, len(by), by))
 		}
 	})
 }
 
-// TestSubscribes: while there are clients, whatever they hold.
+// TestSubscribes: the node subscribes while it has connections, with or without sessions.
 func TestSubscribes(t *testing.T) {
-	inStory(t, func(t *testing.T, s *story) {
+	withHarness(t, func(t *testing.T, s *harness) {
 		s.open(1)
 		s.open(2)
 		s.Leave(1, true)
@@ -690,83 +693,84 @@ func TestSubscribes(t *testing.T) {
 	})
 }
 
-// TestRefusedDepartures: sessions are renewed, whatever becomes of those who have left.
+// TestRefusedDepartures: sessions are renewed even if the requests about closed connections are refused.
 func TestRefusedDepartures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		renewals := 0
-		s := &story{began: time.Now(), clients: New(Cluster{
+		s := &harness{started: time.Now(), clients: New(Cluster{
 			Propose:           func([]byte, int) error { return errors.New("refused") },
 			Renew:             func() error { renewals++; return nil },
 			SubscribeSessions: func(bool) {},
 		})}
 		s.Renewer = s.clients.Renewer
 		go s.clients.Run(t.Context())
-		gone, stays := s.open(1), s.open(2)
-		s.keep(1, 1, 3*time.Second)
-		s.keep(2, 2, 3*time.Second)
-		s.Leave(gone.id, true)
+		closed, open := s.open(1), s.open(2)
+		s.attachSession(1, 1, 3*time.Second)
+		s.attachSession(2, 2, 3*time.Second)
+		s.Leave(closed.id, true)
 		time.Sleep(time.Minute + renewRetryInterval)
 		synctest.Wait()
 		require.Equal(t, 61, renewals, "three times in the lease")
-		require.False(t, stays.isGone())
+		require.False(t, open.isCut())
 	})
 }
 
-// TestManyClose: those who close while others are asked for are not forgotten.
+// TestManyClose: connections that close while a request is in flight get into the next request.
 func TestManyClose(t *testing.T) {
-	inStory(t, func(t *testing.T, s *story) {
+	withHarness(t, func(t *testing.T, s *harness) {
 		const many = 2*maxLeaving + 1
 		for id := range int64(many) {
 			s.open(id)
-			s.keep(id, 1, time.Hour)
+			s.attachSession(id, 1, time.Hour)
 		}
-		require.NotEmpty(t, s.told())
-		s.set(func() { s.down = true })
+		require.NotEmpty(t, s.takeLines())
+		s.set(func() { s.noLeader = true })
 		for id := range int64(many) {
 			s.Leave(id, true)
 		}
 		time.Sleep(time.Second + renewRetryInterval/2)
-		s.set(func() { s.down = false })
+		s.set(func() { s.noLeader = false })
 		time.Sleep(time.Second)
-		require.Equal(t, 3, len(s.told()))
+		require.Equal(t, 3, len(s.takeLines()))
 		require.Empty(t, s.departures.conns)
-		s.set(func() { s.most, s.down = 300, true }) // down until all have closed: else few leave at a time
+		s.set(func() { s.maxClosed, s.noLeader = 300, true }) // until all have closed: otherwise the requests are small
 		for id := range int64(many) {
 			s.open(id)
-			s.keep(id, 1, time.Hour)
+			s.attachSession(id, 1, time.Hour)
 			s.Leave(id, true)
 		}
-		s.set(func() { s.down = false })
+		s.set(func() { s.noLeader = false })
 		time.Sleep(time.Minute)
-		require.NotEmpty(t, s.told())
+		require.NotEmpty(t, s.takeLines())
 		require.Empty(t, s.departures.conns)
 
-		// What was refused once is no measure for later.
-		s.set(func() { s.most, s.down = 0, true })
+		// A refusal for the size of a request does not reduce the size of later ones.
+		s.set(func() { s.maxClosed, s.noLeader = 0, true })
 		for id := range int64(many) {
-			s.keep(id, 1, time.Hour) // of a connection that has closed
+			s.attachSession(id, 1, time.Hour) // the connection has closed
 		}
 		time.Sleep(time.Second + renewRetryInterval/2)
-		s.set(func() { s.down = false })
+		s.set(func() { s.noLeader = false })
 		time.Sleep(time.Second)
-		require.Len(t, s.told(), 3)
+		require.Len(t, s.takeLines(), 3)
 	})
 }
 
-// unheard is a connection that notes nothing, and so takes no lock.
-type unheard struct{}
+// quietConn is a connection that records nothing, and so takes no lock.
+type quietConn struct{}
 
-func (unheard) SetLease(time.Duration) {}
-func (unheard) Heard() time.Time       { return time.Now() }
-func (unheard) Post(*push.Message)     {}
-func (unheard) Cut(string)             {}
+func (quietConn) SetLease(time.Duration) {}
+func (quietConn) Heard() time.Time       { return time.Now() }
+func (quietConn) Post(*push.Message)     {}
+func (quietConn) Cut(string)             {}
 
-// TestEachTwo: any two calls may come at once. The race detector looks on: no other lock orders the two.
+// TestEachTwo: any two methods may be called at the same time. The race detector finds missing locks, since no other
+// lock orders the two calls.
 func TestEachTwo(t *testing.T) {
 	ended, end := context.WithCancel(t.Context())
 	end()
 	calls := []func(c *Clients){
-		func(c *Clients) { c.Renewer.Enter(4, unheard{}) },
+		func(c *Clients) { c.Renewer.Enter(4, quietConn{}) },
 		func(c *Clients) { c.Renewer.Leave(1, true) },
 		func(c *Clients) { c.Renewer.Vanished(1) },
 		func(c *Clients) { c.Renewer.Sessions(1) },
@@ -808,7 +812,7 @@ func TestEachTwo(t *testing.T) {
 				Waits: func(uint64) bool { return false }, Applied: func(number uint64) bool { return number <= applied },
 				SubscribeWaiting: nothing, SubscribeSessions: nothing,
 			})
-			c.Renewer.Enter(1, unheard{})
+			c.Renewer.Enter(1, quietConn{})
 			c.Renewer.Demand(1, true)
 			c.Renewer.sessionAttached(1, 1, 60_000)
 			c.Renewer.Expect(1, time.Minute, 7, time.Now())

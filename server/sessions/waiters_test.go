@@ -16,28 +16,28 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// cluster is a state that has waiters.
+// cluster is a state with waiters, which records what is proposed.
 type cluster struct {
-	down    atomic.Bool
-	why     error // while it is down; nil: no leader
-	waits   map[uint64]bool
-	applied uint64
-	asked   []string // the requests proposed
-	batches int
-	// subscribed are the arguments of SubscribeWaiting.
+	failing  atomic.Bool
+	err      error           // of a failing proposal; nil: no leader
+	waiting  map[uint64]bool // by ticket
+	applied  uint64
+	proposed []string // the words of the proposed requests
+	batches  int
+	// subscribed has the arguments of SubscribeWaiting.
 	subscribed []bool
-	// meanwhile is called while the first request is under way.
-	meanwhile func()
+	// onPropose is called once, during the next proposal.
+	onPropose func()
 }
 
-func (c *cluster) waiters() *waitersAlone {
-	return alone(Cluster{
+func (c *cluster) waiters() *testWaiters {
+	return newWaiters(Cluster{
 		Propose: func(body []byte, count int) error {
-			if c.down.Load() {
-				return cmp.Or(c.why, error(protocol.ErrNoLeader))
+			if c.failing.Load() {
+				return cmp.Or(c.err, error(protocol.ErrNoLeader))
 			}
-			if f := c.meanwhile; f != nil {
-				c.meanwhile = nil
+			if f := c.onPropose; f != nil {
+				c.onPropose = nil
 				f()
 			}
 			c.batches++
@@ -47,53 +47,53 @@ func (c *cluster) waiters() *waitersAlone {
 				if rest, err = protocol.NextRequest(rest, &r); err != nil {
 					return err
 				}
-				c.asked = append(c.asked, r.Args...)
+				c.proposed = append(c.proposed, r.Args...)
 			}
 			if count != 0 {
 				return errors.New("another number of requests")
 			}
 			return nil
 		},
-		Waits:            func(ticket uint64) bool { return c.waits[ticket] },
+		Waits:            func(ticket uint64) bool { return c.waiting[ticket] },
 		Applied:          func(number uint64) bool { return number <= c.applied },
 		SubscribeWaiting: func(yes bool) { c.subscribed = append(c.subscribed, yes) },
 	})
 }
 
-// waitersAlone are clients that wait. No connection has a session.
-type waitersAlone struct {
+// testWaiters has clients that wait, and no connection with a session.
+type testWaiters struct {
 	*Waiters
 	clients *Clients
 }
 
-func alone(c Cluster) *waitersAlone {
+func newWaiters(c Cluster) *testWaiters {
 	all := New(c)
-	return &waitersAlone{all.Waiters, all}
+	return &testWaiters{all.Waiters, all}
 }
 
-func (w *waitersAlone) Run(ctx context.Context) error { return w.clients.Run(ctx) }
+func (w *testWaiters) Run(ctx context.Context) error { return w.clients.Run(ctx) }
 
-func (w *waitersAlone) Drained(ctx context.Context) { w.clients.Drained(ctx) }
+func (w *testWaiters) Drained(ctx context.Context) { w.clients.Drained(ctx) }
 
-// told collects replies.
-type told []string
+// replies collects the replies to a client.
+type replies []string
 
-func (t *told) give(v protocol.Value) { *t = append(*t, v.Str) }
+func (r *replies) add(v protocol.Value) { *r = append(*r, v.Str) }
 
 func TestWoken(t *testing.T) {
 	var c cluster
-	var told told
+	var got replies
 	r := c.waiters()
-	early, late, never := r.Enter(1, told.give), r.Enter(1, told.give), r.Enter(1, told.give)
-	require.True(t, r.Woken(early, protocol.Simple("before Execute returned")))
-	r.Parked(early, 1)
-	r.Parked(late, 2)
-	require.True(t, r.Woken(late, protocol.Simple("later")))
-	require.False(t, r.Woken(late, protocol.Simple("twice")))
-	require.True(t, r.Forget(never))
-	require.False(t, r.Forget(late), "told already")
-	require.False(t, r.Woken(never, protocol.Simple("served at once")))
-	require.EqualValues(t, []string{"before Execute returned", "later"}, told)
+	beforeParked, afterParked, notParked := r.Enter(1, got.add), r.Enter(1, got.add), r.Enter(1, got.add)
+	require.True(t, r.Woken(beforeParked, protocol.Simple("before Execute returned")))
+	r.Parked(beforeParked, 1)
+	r.Parked(afterParked, 2)
+	require.True(t, r.Woken(afterParked, protocol.Simple("later")))
+	require.False(t, r.Woken(afterParked, protocol.Simple("twice")))
+	require.True(t, r.Forget(notParked))
+	require.False(t, r.Forget(afterParked), "it has its reply")
+	require.False(t, r.Woken(notParked, protocol.Simple("served at once")))
+	require.EqualValues(t, []string{"before Execute returned", "later"}, got)
 	require.Zero(t, r.Len())
 	require.Equal(t, []bool{true}, c.subscribed)
 	require.False(t, r.UnsubscribeIdle())
@@ -101,57 +101,57 @@ func TestWoken(t *testing.T) {
 	require.Equal(t, []bool{true, false}, c.subscribed)
 }
 
-// TestUnsubscribe: the result of UnsubscribeIdle and the last argument of SubscribeWaiting are the same, so that the
-// next client subscribes again.
+// TestUnsubscribe: UnsubscribeIdle returns the last argument of SubscribeWaiting. So the next client subscribes again.
 func TestUnsubscribe(t *testing.T) {
 	var c cluster
-	var told told
+	var got replies
 	r := c.waiters()
 	require.False(t, r.UnsubscribeIdle())
 	for range 2 {
-		first := r.Enter(1, told.give)
+		first := r.Enter(1, got.add)
 		require.True(t, r.UnsubscribeIdle())
-		second := r.Enter(1, told.give)
+		second := r.Enter(1, got.add)
 		r.Forget(first)
 		require.True(t, r.UnsubscribeIdle())
 		r.Forget(second)
-		r.Forget(r.Enter(1, told.give)) // came and went since the last look
+		r.Forget(r.Enter(1, got.add)) // since the last call it entered and left
 		require.False(t, r.UnsubscribeIdle())
 	}
 	require.Equal(t, []bool{true, false, true, false}, c.subscribed)
 }
 
-// TestSnapshot: a snapshot may stand for the entry that woke a client. The client is told that the outcome
-// is uncertain; a client that the snapshot has waits on, and so does a client whose entry comes later.
+// TestSnapshot: a snapshot may replace the entry that served a client. The client then gets ErrUncertain. A client that
+// waits in the snapshot's state, or whose entry comes after the snapshot, continues to wait.
 func TestSnapshot(t *testing.T) {
-	var lost, waits, later, after told
-	c := cluster{waits: map[uint64]bool{2: true}}
+	var lost, kept, later, unparked replies
+	c := cluster{waiting: map[uint64]bool{2: true}}
 	r := c.waiters()
-	for i, told := range []*told{&lost, &waits, &later} {
-		r.Parked(r.Enter(1, told.give), uint64(i+1))
+	for i, got := range []*replies{&lost, &kept, &later} {
+		r.Parked(r.Enter(1, got.add), uint64(i+1))
 	}
-	under := r.Enter(1, after.give)
+	ticket := r.Enter(1, unparked.add)
 	c.applied = 2
 	r.clients.Restored(func(func(int64, uint64, int64)) {})
 	require.EqualValues(t, []string{protocol.ErrUncertain.Error()}, lost)
-	require.Empty(t, waits)
+	require.Empty(t, kept)
 	require.Empty(t, later)
 
-	// The leader's word that a client was parked may come after the snapshot.
-	require.Empty(t, after)
+	// The leader's reply that a client was parked may arrive after the snapshot.
+	require.Empty(t, unparked)
 	c.applied = 4
-	r.Parked(under, 4)
-	require.EqualValues(t, []string{protocol.ErrUncertain.Error()}, after)
+	r.Parked(ticket, 4)
+	require.EqualValues(t, []string{protocol.ErrUncertain.Error()}, unparked)
 }
 
-// TestLeave: who leaves is taken out of the queues, together, also after a time without a leader.
+// TestLeave: the waiters of clients that leave are removed from their queues by one request, also after a time without
+// a leader.
 func TestLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c cluster
-		c.down.Store(true)
-		var told told
+		c.failing.Store(true)
+		var got replies
 		r := c.waiters()
-		first, second, third := r.Enter(1, told.give), r.Enter(1, told.give), r.Enter(1, told.give)
+		first, second, third := r.Enter(1, got.add), r.Enter(1, got.add), r.Enter(1, got.add)
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- r.Run(ctx) }()
@@ -161,61 +161,61 @@ func TestLeave(t *testing.T) {
 		r.Leave(first)
 		require.False(t, r.Woken(first, protocol.Simple("behind the client's back")))
 		require.False(t, r.Woken(first, protocol.Simple("twice")))
-		require.EqualValues(t, []string{"behind the client's back"}, told)
-		told = nil
+		require.EqualValues(t, []string{"behind the client's back"}, got)
+		got = nil
 		time.Sleep(time.Minute)
-		require.Empty(t, c.asked)
-		c.down.Store(false)
+		require.Empty(t, c.proposed)
+		c.failing.Store(false)
 		r.Drained(t.Context())
-		require.Equal(t, []string{"unblock", "gone", "2", "1"}, c.asked)
+		require.Equal(t, []string{"unblock", "gone", "2", "1"}, c.proposed)
 		require.False(t, r.Woken(second, protocol.OK), "the cluster has forgotten the client")
-		require.Empty(t, told)
+		require.Empty(t, got)
 
 		r.DropPreviousIncarnations()
 		synctest.Wait()
-		require.Equal(t, []string{"unblock", "gone"}, c.asked[4:])
+		require.Equal(t, []string{"unblock", "gone"}, c.proposed[4:])
 
-		// A node that is cut off tells all that were parked, but not those under way.
+		// A node that is cut off replies to all parked clients, but not to those whose command is in flight.
 		r.Parked(third, 9)
-		c.waits = map[uint64]bool{third: true}
-		fourth := r.Enter(1, told.give)
+		c.waiting = map[uint64]bool{third: true}
+		fourth := r.Enter(1, got.add)
 		r.LeaveAll(protocol.Simple("cut off"))
-		require.EqualValues(t, []string{"cut off"}, told)
+		require.EqualValues(t, []string{"cut off"}, got)
 		synctest.Wait()
-		require.Equal(t, []string{"unblock", "gone", "3"}, c.asked[6:])
+		require.Equal(t, []string{"unblock", "gone", "3"}, c.proposed[6:])
 		require.False(t, r.Woken(third, protocol.Simple("twice")))
-		require.EqualValues(t, []string{"cut off"}, told)
+		require.EqualValues(t, []string{"cut off"}, got)
 		require.True(t, r.Woken(fourth, protocol.OK))
 		require.Zero(t, r.Len())
 
 		stop()
 		require.NoError(t, <-done)
-		c.down.Store(true)
-		r.Leave(r.Enter(1, told.give))
+		c.failing.Store(true)
+		r.Leave(r.Enter(1, got.add))
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		r.Drained(short)
 	})
 }
 
-// TestLeaveMany: who leaves while others are asked for is not forgotten.
+// TestLeaveMany: clients that leave while a request is in flight get into the next request.
 func TestLeaveMany(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c cluster
-		var told told
+		var got replies
 		r := c.waiters()
 		leave := func(n int) {
 			for range n {
-				r.Leave(r.Enter(1, told.give))
+				r.Leave(r.Enter(1, got.add))
 			}
 		}
-		c.meanwhile = func() { leave(maxLeaving) }
+		c.onPropose = func() { leave(maxLeaving) }
 		leave(maxLeaving + 1)
 		go r.Run(t.Context())
 		r.Drained(t.Context())
 		synctest.Wait()
 		words := map[string]int{}
-		for _, word := range c.asked {
+		for _, word := range c.proposed {
 			words[word]++
 		}
 		require.Len(t, words, 2*maxLeaving+1+2)
@@ -223,35 +223,35 @@ func TestLeaveMany(t *testing.T) {
 	})
 }
 
-// TestLeaveManyPlaces: a request takes a bounded number of places, and one client at least.
+// TestLeaveManyPlaces: a request removes a bounded number of places, and at least one client.
 func TestLeaveManyPlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := cluster{}
-		c.down.Store(true)
+		c.failing.Store(true)
 		r := c.waiters()
 		const most = maxLeavingPlaces
 		for _, places := range []int{most / 2, most / 2, 1, most - 1, most + 1, 1, most} {
 			ticket := r.Enter(places, func(protocol.Value) {})
 			if places == 1 {
-				r.Parked(ticket, 1) // leaves by LeaveAll
+				r.Parked(ticket, 1) // it leaves by LeaveAll
 			} else {
 				r.Leave(ticket)
 			}
 		}
 		r.LeaveAll(protocol.OK)
 		go r.Run(t.Context())
-		c.down.Store(false)
+		c.failing.Store(false)
 		r.Drained(t.Context())
 		require.Regexp(t, "^unblock gone 1 2 unblock gone 4 unblock gone 5 unblock gone 7 unblock gone [36] [36]$",
-			strings.Join(c.asked, " "))
+			strings.Join(c.proposed, " "))
 	})
 }
 
-// TestGiveBack: locks are given back, together, also after a time without a leader.
+// TestGiveBack: locks are returned by one batch, also after a time without a leader.
 func TestGiveBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c cluster
-		c.down.Store(true)
+		c.failing.Store(true)
 		r := c.waiters()
 		go r.Run(t.Context())
 		r.GiveBack(protocol.Hold{Key: "k", Owner: "me", Fence: 7, Conn: 3}, protocol.Hold{
@@ -259,11 +259,11 @@ func TestGiveBack(t *testing.T) {
 			Conn: 3,
 		})
 		time.Sleep(time.Minute)
-		require.Empty(t, c.asked)
-		c.down.Store(false)
+		require.Empty(t, c.proposed)
+		c.failing.Store(false)
 		r.Drained(t.Context())
 		require.Equal(t, []string{"return-grant", "k", "me", "7", "3", "return-grant", "l", "me", "7", "3"},
-			c.asked)
+			c.proposed)
 		r.Drained(t.Context())
 		d := r.departures
 		d.mu.Lock()
@@ -273,29 +273,29 @@ func TestGiveBack(t *testing.T) {
 	})
 }
 
-// TestLeaveAtOnce: all that a connection leaves behind goes with one batch, the places in queues first.
+// TestLeaveAtOnce: all departures of a connection go into one batch, the places in queues first.
 func TestLeaveAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c cluster
-		c.down.Store(true)
+		c.failing.Store(true)
 		r := c.waiters()
 		r.clients.departures.addConn(3)
 		r.GiveBack(protocol.Hold{Key: "k", Owner: "me", Fence: 7, Conn: 3})
 		r.Leave(r.Enter(1, func(protocol.Value) {}))
-		c.down.Store(false)
+		c.failing.Store(false)
 		go r.Run(t.Context())
 		r.Drained(t.Context())
-		require.Equal(t, "unblock gone 1 return-grant k me 7 3 end-connections 3", strings.Join(c.asked, " "))
+		require.Equal(t, "unblock gone 1 return-grant k me 7 3 end-connections 3", strings.Join(c.proposed, " "))
 		require.Equal(t, 1, c.batches)
 	})
 }
 
-// TestDrainedWithoutLeader: a node that stops does not wait for a leader that does not come.
+// TestDrainedWithoutLeader: Drained does not wait for a leader that does not come.
 func TestDrainedWithoutLeader(t *testing.T) {
-	for _, why := range []error{protocol.ErrNoLeader, protocol.ErrUncertain} {
+	for _, err := range []error{protocol.ErrNoLeader, protocol.ErrUncertain} {
 		synctest.Test(t, func(t *testing.T) {
-			c := cluster{why: why}
-			c.down.Store(true)
+			c := cluster{err: err}
+			c.failing.Store(true)
 			r := c.waiters()
 			go r.Run(t.Context())
 			r.GiveBack(protocol.Hold{Key: "k", Owner: "me", Fence: 7, Conn: 3})
@@ -303,18 +303,18 @@ func TestDrainedWithoutLeader(t *testing.T) {
 			start := time.Now()
 			r.Drained(t.Context())
 			require.LessOrEqual(t, time.Since(start), leaveRetryInterval)
-			c.down.Store(false)
+			c.failing.Store(false)
 			r.Drained(t.Context())
-			require.Contains(t, c.asked, "return-grant")
+			require.Contains(t, c.proposed, "return-grant")
 		})
 	}
 }
 
-// TestDrainedDuringATry: a try that is under way when a wait begins says nothing of the leader that there is now.
+// TestDrainedDuringATry: an attempt that fails for lack of a leader does not end a wait that began during the attempt.
 func TestDrainedDuringATry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tries := 0
-		r := alone(Cluster{Propose: func([]byte, int) error {
+		r := newWaiters(Cluster{Propose: func([]byte, int) error {
 			time.Sleep(time.Second)
 			if tries++; tries == 1 {
 				return protocol.ErrNoLeader
@@ -329,24 +329,24 @@ func TestDrainedDuringATry(t *testing.T) {
 	})
 }
 
-// TestParkedTooLate: who has left is told nothing of a batch that parked the client.
+// TestParkedTooLate: a client that has left gets no reply when Parked is called for it.
 func TestParkedTooLate(t *testing.T) {
-	var told told
+	var got replies
 	c := cluster{applied: 5}
 	r := c.waiters()
 	r.stateRestored()
-	ticket := r.Enter(1, told.give)
+	ticket := r.Enter(1, got.add)
 	r.Leave(ticket)
 	r.Parked(ticket, 5)
-	require.Empty(t, told)
+	require.Empty(t, got)
 	require.Zero(t, r.Len())
 }
 
-// TestTogether: clients come and go while the cluster refuses some requests; the race detector looks on.
+// TestTogether: clients enter and leave while the cluster refuses some requests. The race detector finds missing locks.
 func TestTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var requests atomic.Int64
-		r := alone(Cluster{
+		r := newWaiters(Cluster{
 			Propose: func([]byte, int) error {
 				time.Sleep(time.Millisecond)
 				return []error{nil, errors.New("too many"), protocol.ErrNoLeader}[requests.Add(1)%3]
@@ -394,11 +394,12 @@ func TestTogether(t *testing.T) {
 	})
 }
 
-// TestDrainedWaits: for the request that is under way, and for all smaller ones that a request too large is cut into.
+// TestDrainedWaits: Drained waits for the request in flight, and for all smaller requests into which a too large one is
+// split.
 func TestDrainedWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		largest := 0
-		r := alone(Cluster{
+		r := newWaiters(Cluster{
 			Propose: func(body []byte, count int) error {
 				time.Sleep(time.Second)
 				if count > 100 {
@@ -414,10 +415,10 @@ func TestDrainedWaits(t *testing.T) {
 		}
 		go r.Run(t.Context())
 		begun := time.Now()
-		var another sync.WaitGroup
-		another.Go(func() { r.Drained(t.Context()) })
+		var second sync.WaitGroup
+		second.Go(func() { r.Drained(t.Context()) })
 		r.Drained(t.Context())
-		another.Wait()
+		second.Wait()
 		require.Empty(t, r.departures.holds)
 		require.Greater(t, time.Since(begun), 10*time.Second)
 		require.Greater(t, largest, 50)
