@@ -22,7 +22,7 @@ import (
 	"github.com/holdfast/holdfast/server/peer/peertest"
 )
 
-// tape records what passes through a connection.
+// tape records the bytes that pass through a connection.
 type tape struct {
 	net.Conn
 	mu         sync.Mutex
@@ -44,7 +44,7 @@ func (p *tape) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// recording makes a node's dials leave a tape.
+// recording has p record the connection that a node dials.
 func recording(p *tape) func(*Config) {
 	return func(c *Config) {
 		dial := c.Dial
@@ -74,8 +74,8 @@ func TestRecordedDialerIsNotBelievedAgain(t *testing.T) {
 	})
 }
 
-// TestWhatAStrangerLearns: a stranger that knows the protocol, and not the secret, gets the node's ID, and no word
-// more.
+// TestWhatAStrangerLearns shows that a process that knows the protocol, but not the secret, learns the ID and the
+// lineage of a node, and nothing else.
 func TestWhatAStrangerLearns(t *testing.T) {
 	inBubble(t, func(t *testing.T, net *peertest.Network) {
 		_ = start(t, net, "n1")
@@ -84,7 +84,7 @@ func TestWhatAStrangerLearns(t *testing.T) {
 			c, err := net.Dial("stranger")(t.Context(), "n1:1")
 			require.NoError(t, err)
 			defer c.Close()
-			_, err = c.Write(append(appendHello(nil, who), make([]byte, 32)...)) // and no proof
+			_, err = c.Write(append(appendHello(nil, who), make([]byte, 32)...)) // without a proof
 			require.NoError(t, err)
 			said, err := io.ReadAll(c)
 			require.NoError(t, err)
@@ -131,8 +131,8 @@ func TestRecordedAcceptorIsNotBelievedAgain(t *testing.T) {
 	})
 }
 
-// TestImpostorCannotReflectProofs plays both sides against each other: it
-// answers n1's dial with what n1 itself says to a dialer, and so gets n1's own proofs.
+// TestImpostorCannotReflectProofs shows that proofs of n1 itself do not authenticate an impostor: it forwards what n1
+// sends as a dialer to n1 as an acceptor, and the other way round.
 func TestImpostorCannotReflectProofs(t *testing.T) {
 	inBubble(t, func(t *testing.T, net *peertest.Network) {
 		one := start(t, net, "n1")
@@ -150,7 +150,7 @@ func TestImpostorCannotReflectProofs(t *testing.T) {
 			}
 			hello := make([]byte, 8+2+nonceSize+2+2+1+2+lineage)
 			_, _ = io.ReadFull(victim, hello)
-			copy(hello[len(hello)-2-lineage:], "n2") // n1 refuses its own name
+			copy(hello[len(hello)-2-lineage:], "n2") // n1 refuses its own ID
 			_, _ = mirror.Write(hello)
 			challenge := make([]byte, 2+nonceSize+1+2+lineage)
 			_, _ = io.ReadFull(mirror, challenge)
@@ -168,10 +168,10 @@ func TestImpostorCannotReflectProofs(t *testing.T) {
 	})
 }
 
-// authority signs certificates.
+// authority is a certificate authority.
 type authority struct {
 	*protocoltest.Certificate
-	// above is the authority that signed the certificate. nil: the authority signed its own.
+	// above is the authority that signed this one's certificate, or nil if it is self-signed.
 	above *authority
 }
 
@@ -189,7 +189,7 @@ func authorityBelow(t *testing.T, above *authority) *authority {
 	return &authority{protocoltest.Sign(t, template, above.Certificate), above}
 }
 
-// pool has the topmost authority alone.
+// pool returns a pool with the root authority alone.
 func (a *authority) pool() *x509.CertPool {
 	if a.above != nil {
 		return a.above.pool()
@@ -197,7 +197,7 @@ func (a *authority) pool() *x509.CertPool {
 	return protocoltest.Pool(a.Certificate)
 }
 
-// issue makes a certificate of a node, or one that lacks some of a node's usages.
+// issue returns a certificate of a node. By default it has both usages of a node.
 func (a *authority) issue(t *testing.T, name string, until time.Time, usages ...x509.ExtKeyUsage) tls.Certificate {
 	t.Helper()
 	if usages == nil {
@@ -213,10 +213,10 @@ func (a *authority) issue(t *testing.T, name string, until time.Time, usages ...
 	return made.TLS()
 }
 
-// always is TLS that never changes.
+// always returns a function that returns c.
 func always(c *tls.Config) func() *tls.Config { return func() *tls.Config { return c } }
 
-// with makes a node speak TLS with a certificate of a.
+// with has a node use TLS with a certificate of a.
 func (a *authority) with(t *testing.T, name string) func(*Config) {
 	return func(c *Config) {
 		c.TLS = always(&tls.Config{
@@ -232,7 +232,7 @@ func TestMutualTLS(t *testing.T) {
 		noSecret := func(c *Config) { c.Secrets = nil }
 		one := start(t, net, "n1", ca.with(t, "n1"), noSecret)
 		two := start(t, net, "n2", ca.with(t, "n2"), noSecret)
-		for range 2 { // the second could resume the first's session, if it were let
+		for range 2 { // the second must not resume the session of the first
 			c := dial(t, one, KindRaft, "n2")
 			other := accept(t, two, KindRaft)
 			time.Sleep(10 * time.Minute)
@@ -244,7 +244,8 @@ func TestMutualTLS(t *testing.T) {
 	})
 }
 
-// TestCertificatesAreReplaced: a handshake takes what is in force, and connections from before stay.
+// TestCertificatesAreReplaced shows that each handshake uses the current certificates, so that they can be replaced
+// node by node, and that existing connections stay open.
 func TestCertificatesAreReplaced(t *testing.T) {
 	inBubble(t, func(t *testing.T, net *peertest.Network) {
 		older, newer := newAuthority(t), newAuthority(t)
@@ -279,7 +280,7 @@ func TestCertificatesAreReplaced(t *testing.T) {
 		use("n1", older, older)
 		_, err := one.Layer(KindRaft).DialContext(t.Context(), "n2")
 		require.Error(t, err)
-		configs["n1"] = &tls.Config{} // nothing of it can be used
+		configs["n1"] = &tls.Config{} // it has no certificate and no authority
 		_, err = one.Layer(KindRaft).DialContext(t.Context(), "n2")
 		require.ErrorContains(t, err, "no certificate authority given")
 		_, err = two.Layer(KindRaft).DialContext(t.Context(), "n1")
@@ -290,7 +291,7 @@ func TestCertificatesAreReplaced(t *testing.T) {
 	})
 }
 
-// TestPeerWithoutCertificateIsRefused: the acceptor itself asks for a certificate, whatever the dialer's program is.
+// TestPeerWithoutCertificateIsRefused shows that the acceptor requires a certificate, even of a dialer that is no node.
 func TestPeerWithoutCertificateIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net, ca := peertest.New(), newAuthority(t)
@@ -302,7 +303,8 @@ func TestPeerWithoutCertificateIsRefused(t *testing.T) {
 			if own {
 				c.Certificates = []tls.Certificate{ca.issue(t, "n2", time.Now().Add(time.Hour))}
 			}
-			// The acceptor's refusal comes with the first read of TLS 1.3, whether it closes before the write or behind it.
+			// With TLS 1.3 the dialer finds the refusal at its first read, whether the acceptor closes before or after the
+			// write.
 			secured := tls.Client(conn, c)
 			require.NoError(t, secured.Handshake())
 			_, _ = secured.Write([]byte("x"))
@@ -322,7 +324,7 @@ func TestPeerWithoutCertificateIsRefused(t *testing.T) {
 	})
 }
 
-// hesitant writes when no other goroutine has anything to do.
+// hesitant delays each write until all other goroutines are blocked.
 type hesitant struct{ net.Conn }
 
 func (c hesitant) Write(b []byte) (int, error) {
@@ -347,7 +349,8 @@ func hesitantDialer(c *Config) {
 
 func hesitantAcceptor(c *Config) { c.Listener = hesitantListener{c.Listener} }
 
-// TestTLSRefuses: an acceptor's alert is found whether the dialer has written its hello by then or not.
+// TestTLSRefuses shows which certificates are refused, and that the dialer finds the acceptor's alert whether or not it
+// has written its hello by then.
 func TestTLSRefuses(t *testing.T) {
 	ca, other := newAuthority(t), newAuthority(t)
 	certificate := func(a *authority, until time.Time, usages ...x509.ExtKeyUsage) func(*Config) {
@@ -392,7 +395,7 @@ func TestTLSRefuses(t *testing.T) {
 			"a certificate that ran out", certificate(ca, time.Now().Add(-time.Minute)), good, "remote error: tls: expired",
 			"expired", true,
 		},
-		{ // package tls gives no keying material then
+		{ // package tls then exports no keying material
 			"sessions that bind nothing", func(c *Config) { good(c); c.TLS().Renegotiation = tls.RenegotiateOnceAsClient },
 			func(c *Config) { good(c); c.TLS().Renegotiation = tls.RenegotiateOnceAsClient }, "start tls", "start tls", false,
 		},
@@ -450,8 +453,8 @@ func TestTLSConfigurationIsChecked(t *testing.T) {
 	require.ErrorContains(t, err, "no certificate given")
 }
 
-// TestSecretIsBoundToTheTLSSession: somebody with a certificate of the cluster
-// and without its secret ends TLS on both sides, and passes on what is inside.
+// TestSecretIsBoundToTheTLSSession shows that a man in the middle that has a certificate of the cluster, but not its
+// secret, is refused. It ends TLS on both sides and forwards the data, but the proofs depend on the TLS session.
 func TestSecretIsBoundToTheTLSSession(t *testing.T) {
 	inBubble(t, func(t *testing.T, net *peertest.Network) {
 		ca := newAuthority(t)
@@ -525,7 +528,8 @@ func FuzzChallenge(f *testing.F) {
 	})
 }
 
-// TestGreetingsAreFrozen: nodes of other releases read what this one writes, but for the random bytes.
+// TestGreetingsAreFrozen shows that the bytes of a hello and a challenge do not change, apart from the nonces, since
+// nodes of other releases read them.
 func TestGreetingsAreFrozen(t *testing.T) {
 	who := introduction{kind: KindForward, cluster: "c1", id: "n1@0a", lineage: incarnation.Lineage{1<<32 | 0xab, 2 << 32}}
 	hello, challenge := appendHello(nil, who), appendChallenge(nil, who)

@@ -26,7 +26,7 @@ import (
 
 var errBroken = errors.New("the connection is broken")
 
-// breaking is a connection of which the nth read or write fails.
+// breaking is a connection whose nth read or write fails.
 type breaking struct {
 	net.Conn
 	calls  *atomic.Int64
@@ -38,7 +38,7 @@ func (b *breaking) fails() bool { return b.calls.Add(1) == b.n }
 
 func (b *breaking) Read(p []byte) (int, error) {
 	fails := b.fails()
-	n, err := b.Conn.Read(p) // by then the other side has written, and waits for an answer
+	n, err := b.Conn.Read(p) // the other side has then written, and waits for a reply
 	if fails {
 		return 0, errBroken
 	}
@@ -57,7 +57,7 @@ func (b *breaking) Close() error {
 	return b.Conn.Close()
 }
 
-// breakingListener accepts connections that break.
+// breakingListener wraps the connections that it accepts.
 type breakingListener struct {
 	net.Listener
 	wrap func(net.Conn) net.Conn
@@ -71,8 +71,8 @@ func (l breakingListener) Accept() (net.Conn, error) {
 	return l.wrap(c), nil
 }
 
-// TestFailuresInAHandshake: one read or write of either side fails. Then there is no connection on either side, nothing
-// is kept of it, and the reason is told.
+// TestFailuresInAHandshake shows that if any read or write of either side fails, there is no connection on either side,
+// nothing of it is kept, and the reason is returned or logged.
 func TestFailuresInAHandshake(t *testing.T) {
 	for _, dialer := range []bool{true, false} {
 		t.Run(fmt.Sprint("dialer ", dialer), func(t *testing.T) {
@@ -123,7 +123,7 @@ func TestFailuresInAHandshake(t *testing.T) {
 	}
 }
 
-// TestCutGreetings: an introduction that ends early is none, wherever.
+// TestCutGreetings shows that a hello or a challenge that ends early is an error, at each length.
 func TestCutGreetings(t *testing.T) {
 	who := introduction{kind: KindRaft, cluster: "c1", id: "n1", lineage: secondLife}
 	hello, challenge := appendHello(nil, who), appendChallenge(nil, who)
@@ -137,14 +137,15 @@ func TestCutGreetings(t *testing.T) {
 	}
 }
 
-// TestMagicAtTheEnd: the last bytes may come together with the end.
+// TestMagicAtTheEnd shows that a reader may return the last bytes together with io.EOF.
 func TestMagicAtTheEnd(t *testing.T) {
 	raw, err := readMagic(iotest.DataErrReader(strings.NewReader(magic)))
 	require.NoError(t, err)
 	require.Equal(t, magic, string(raw))
 }
 
-// TestStuckConnection: the next connections with its node have small segments, for a while.
+// TestStuckConnection shows that after a connection was stuck, new ones to the same node have small segments for
+// smallSegmentsFor.
 func TestStuckConnection(t *testing.T) {
 	inBubble(t, func(t *testing.T, network *peertest.Network) {
 		small := map[string]bool{}
@@ -166,7 +167,7 @@ func TestStuckConnection(t *testing.T) {
 			}
 			require.Equal(t, want, small)
 		}
-		(&Conn{id: "n3"}).Stuck() // it was not handed over
+		(&Conn{id: "n3"}).Stuck() // a connection without a layer is ignored
 		two.Stuck()
 		requireSmall(map[string]bool{"n2:1": true, "n3:1": false})
 		time.Sleep(smallSegmentsFor)
@@ -179,14 +180,15 @@ func TestStuckConnection(t *testing.T) {
 		two.Stuck()
 		requireSmall(map[string]bool{"n2:1": true, "n3:1": true})
 		var all sync.WaitGroup
-		for range 4 { // the race detector looks on
+		for range 4 { // for the race detector
 			all.Go(func() { two.Stuck(); one.stuck.context(t.Context(), "n3") })
 		}
 		all.Wait()
 	})
 }
 
-// TestCutOff: where TLS is spoken, an end of the connection in place of the first answer is a refusal.
+// TestCutOff shows that with TLS a connection that breaks before the first reply counts as a refusal. Without TLS it
+// does not.
 func TestCutOff(t *testing.T) {
 	with := currentTLS(func() *tls.Config { return nil })
 	for _, cut := range []error{syscall.ECONNRESET, syscall.EPIPE, io.ErrUnexpectedEOF} {
@@ -199,7 +201,7 @@ func TestCutOff(t *testing.T) {
 	require.ErrorContains(t, verifyNode(tls.ConnectionState{}, &tls.Config{}, nil), "has no certificate")
 }
 
-// TestRemovedNode: it is refused, also if nobody there wants to know; others are not.
+// TestRemovedNode shows that a removed node is refused, even if it has no OnRemoved, and that other nodes are not.
 func TestRemovedNode(t *testing.T) {
 	inBubble(t, func(t *testing.T, network *peertest.Network) {
 		one, three := start(t, network, "n1"), start(t, network, "n3")
@@ -211,7 +213,7 @@ func TestRemovedNode(t *testing.T) {
 	})
 }
 
-// TestMisfit: what no waiting mends, each alone.
+// TestMisfit shows which errors last until a configuration is changed.
 func TestMisfit(t *testing.T) {
 	for _, err := range []error{
 		ErrSecret, errImpostor, errCluster, errCutOff, &versionError{}, &strangerError{},
@@ -228,7 +230,8 @@ func TestMisfit(t *testing.T) {
 	}
 }
 
-// TestReasonsOfRefusals: each status is a reason of its own at the dialer, with the ID if that is known.
+// TestReasonsOfRefusals shows that the dialer reports each status with a reason of its own, and with the ID of the
+// other node if it is known.
 func TestReasonsOfRefusals(t *testing.T) {
 	for s, why := range map[status]string{
 		statusVersion:    "it speaks version 7",
@@ -238,7 +241,7 @@ func TestReasonsOfRefusals(t *testing.T) {
 		statusSecret:     ErrSecret.Error(),
 		statusRemoved:    errYouRemoved.Error(),
 		statusFresh:      errFresh.Error(),
-		statusSuperseded: "for an unknown reason (8)", // in place of a challenge
+		statusSuperseded: "for an unknown reason (8)", // not a reply to a hello
 		statusOK:         "for an unknown reason (0)",
 	} {
 		require.ErrorContains(t, refusedBy("", s, 7), "refused: "+why)
@@ -246,7 +249,7 @@ func TestReasonsOfRefusals(t *testing.T) {
 	}
 }
 
-// TestRefusalsAreCounted: what is not logged is counted in the next line.
+// TestRefusalsAreCounted shows that the next line has the number of refusals that were not logged.
 func TestRefusalsAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &logBuffer{}
@@ -262,12 +265,13 @@ func TestRefusalsAreCounted(t *testing.T) {
 	})
 }
 
-// unreadable is a connection that nobody may read from.
+// unreadable is a connection whose Read panics.
 type unreadable struct{ net.Conn }
 
 func (unreadable) Read([]byte) (int, error) { panic("read") }
 
-// TestWithoutTLSNoAlertIsAwaited: the other side may never say anything.
+// TestWithoutTLSNoAlertIsAwaited shows that after a failed write an alert is read only with TLS, since otherwise the
+// other side may never send anything.
 func TestWithoutTLSNoAlertIsAwaited(t *testing.T) {
 	require.ErrorIs(t, currentTLS(nil).explainWrite(unreadable{}, errBroken), errBroken)
 	with := currentTLS(func() *tls.Config { return nil })
@@ -276,14 +280,15 @@ func TestWithoutTLSNoAlertIsAwaited(t *testing.T) {
 	}
 }
 
-// TestDrain: what a dialer of another version may have sent is read, and no more.
+// TestDrain shows that drain reads at most 2*maxCluster bytes, which a dialer of another version may have sent.
 func TestDrain(t *testing.T) {
 	sent := strings.NewReader(strings.Repeat("x", 3*maxCluster))
 	drain(said{Reader: sent})
 	require.Equal(t, maxCluster, sent.Len())
 }
 
-// TestTLSIsNew: older versions show certificates.
+// TestTLSIsNew shows that TLS 1.3 is required, since earlier versions send certificates in the clear, and which
+// certificates and authorities each side uses.
 func TestTLSIsNew(t *testing.T) {
 	both, err := newTLSConfigs(&tls.Config{RootCAs: x509.NewCertPool(), Certificates: make([]tls.Certificate, 1)})
 	require.NoError(t, err)
@@ -317,7 +322,7 @@ func TestTLSIsNew(t *testing.T) {
 	require.Same(t, other, got, "its own stays")
 }
 
-// said is a connection from which something can be read.
+// said is a connection that reads from Reader.
 type said struct {
 	net.Conn
 	io.Reader
@@ -325,7 +330,8 @@ type said struct {
 
 func (s said) Read(p []byte) (int, error) { return s.Reader.Read(p) }
 
-// TestStaleConnection is one of a life that a later one has followed, in the same cluster.
+// TestStaleConnection shows that a connection is superseded if a later incarnation of its node is known, unless the
+// node may belong to another cluster.
 func TestStaleConnection(t *testing.T) {
 	m := &Mux{}
 	m.config.Incarnations = proved(firstLife, disk{}).Registry
@@ -336,10 +342,10 @@ func TestStaleConnection(t *testing.T) {
 	require.False(t, m.isSuperseded(&Conn{id: "n2", lineage: firstLife, anyCluster: true}), "it may be of another cluster")
 
 	require.ErrorIs(t, m.readSuperseded(said{Reader: bytes.NewReader(make([]byte, 7))}, "n2"), io.ErrUnexpectedEOF)
-	refuseSuperseded(nil, io.EOF, nil, nil) // another reason: nothing is written
+	refuseSuperseded(nil, io.EOF, nil, nil) // for another reason nothing is written
 }
 
-// TestLayersTogether: connections come, go and are cut off at once; the race detector looks on.
+// TestLayersTogether adopts, cuts off and closes connections concurrently, for the race detector.
 func TestLayersTogether(t *testing.T) {
 	l := newLayer(&Mux{}, KindForward)
 	var all sync.WaitGroup
@@ -354,7 +360,7 @@ func TestLayersTogether(t *testing.T) {
 			}
 		})
 	}
-	all.Go(func() { // waits for the others by the layer's own lock alone
+	all.Go(func() { // only the layer's lock synchronizes it with the others
 		for range 50 {
 			l.cutOff("n3", 0)
 		}

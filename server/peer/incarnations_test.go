@@ -15,13 +15,13 @@ import (
 	"github.com/holdfast/holdfast/server/peer/peertest"
 )
 
-// disk has what a registry keeps.
+// disk is the stable store of a registry, in memory.
 type disk map[string]uint64
 
 func (d disk) GetUint64(key []byte) (uint64, error)     { return d[string(key)], nil }
 func (d disk) SetUint64(key []byte, value uint64) error { d[string(key)] = value; return nil }
 
-// alive is a registry of a node of that lineage, with its end.
+// alive is the registry of a node. ended gets the errors that end the node.
 type alive struct {
 	*incarnation.Registry
 	ended chan error
@@ -35,7 +35,7 @@ func living(l incarnation.Lineage, d disk) *alive {
 	return a
 }
 
-// proved is living, and takes part.
+// proved is living for a node whose incarnation is proved.
 func proved(l incarnation.Lineage, d disk) *alive {
 	a := living(l, d)
 	_ = a.Prove()
@@ -50,8 +50,8 @@ var (
 	otherLife  = firstLife.Start(3) // of a copied folder
 )
 
-// TestLaterLifeWins: whoever dials first. What is connected of the earlier process is cut off, and when that dials
-// again it learns from a node that has proved itself.
+// TestLaterLifeWins shows that once a later incarnation of a node is admitted, the connections of the earlier one are
+// closed. When the earlier process dials or is dialed, it learns that it is superseded.
 func TestLaterLifeWins(t *testing.T) {
 	for _, earlierDials := range []bool{true, false} {
 		inBubble(t, func(t *testing.T, network *peertest.Network) {
@@ -88,7 +88,8 @@ func TestLaterLifeWins(t *testing.T) {
 	}
 }
 
-// TestOtherBranchIsRefused: the first that was admitted stays.
+// TestOtherBranchIsRefused shows that of two incarnations that follow the same one, as after a folder was copied, the
+// first that was admitted stays, also after a restart of the member that admitted it.
 func TestOtherBranchIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network, d := peertest.New(), disk{}
@@ -111,7 +112,8 @@ func TestOtherBranchIsRefused(t *testing.T) {
 	})
 }
 
-// TestRevokedNodeIsCutOff: what is connected is closed, of the other node nothing, and no later start is admitted.
+// TestRevokedNodeIsCutOff shows that Revoke closes the connections of one node and no others, and that no later
+// incarnation of the node is admitted.
 func TestRevokedNodeIsCutOff(t *testing.T) {
 	inBubble(t, func(t *testing.T, network *peertest.Network) {
 		one := start(t, network, "n1", proved(firstLife, disk{}).in)
@@ -131,7 +133,8 @@ func TestRevokedNodeIsCutOff(t *testing.T) {
 	})
 }
 
-// TestNodeOutsideHasNoIncarnation: of a node that does not know the cluster nothing is noted.
+// TestNodeOutsideHasNoIncarnation shows that no incarnation is recorded of a node that belongs to no cluster, and that
+// no vote of a member counts for it.
 func TestNodeOutsideHasNoIncarnation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network, d := peertest.New(), disk{}
@@ -145,8 +148,8 @@ func TestNodeOutsideHasNoIncarnation(t *testing.T) {
 	})
 }
 
-// TestUnprovedNodeTakesNoPart: it neither dials nor answers but as KindMember. What waits goes on when it is proved,
-// and is given up after the handshake's time.
+// TestUnprovedNodeTakesNoPart shows that before its incarnation is proved, a node dials and accepts KindMember only.
+// Other dials wait for the proof, until the handshake times out.
 func TestUnprovedNodeTakesNoPart(t *testing.T) {
 	for _, dials := range []bool{true, false} {
 		inBubble(t, func(t *testing.T, network *peertest.Network) {
@@ -179,7 +182,8 @@ func TestUnprovedNodeTakesNoPart(t *testing.T) {
 	}
 }
 
-// TestRefusalIsProved: a stranger at another node's address does not end this one by a word.
+// TestRefusalIsProved shows that a process without the secret, at the address of another node, cannot make a node
+// believe that it is superseded.
 func TestRefusalIsProved(t *testing.T) {
 	inBubble(t, func(t *testing.T, network *peertest.Network) {
 		self := proved(firstLife, disk{})
@@ -200,8 +204,8 @@ func TestRefusalIsProved(t *testing.T) {
 	})
 }
 
-// TestLateHandshake: a connection of an earlier process whose handshake ends behind that of a later one is not handed
-// over.
+// TestLateHandshake shows that a connection of an earlier process is not passed to its layer if its handshake ends
+// after that of a later process.
 func TestLateHandshake(t *testing.T) {
 	inBubble(t, func(t *testing.T, network *peertest.Network) {
 		one := start(t, network, "n1", proved(firstLife, disk{}).in)
@@ -215,7 +219,7 @@ func TestLateHandshake(t *testing.T) {
 	})
 }
 
-// relieved is a connection whose deadline is taken away at the end of a handshake.
+// relieved is a connection that calls end when its deadline is removed, at the end of a handshake.
 type relieved struct {
 	net.Conn
 	end func()
@@ -228,7 +232,7 @@ func (c relieved) SetDeadline(at time.Time) error {
 	return c.Conn.SetDeadline(at)
 }
 
-// TestLateDial is the same at the dialer, and for a layer that was closed meanwhile.
+// TestLateDial shows the same for the dialer, and for a layer that was closed during the handshake.
 func TestLateDial(t *testing.T) {
 	for _, closing := range []bool{false, true} {
 		inBubble(t, func(t *testing.T, network *peertest.Network) {

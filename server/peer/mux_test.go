@@ -22,7 +22,7 @@ import (
 	"github.com/holdfast/holdfast/server/peer/peertest"
 )
 
-// logBuffer is what a node has logged, without times.
+// logBuffer has what a node has logged, without times.
 type logBuffer struct{ protocoltest.Buffer }
 
 func (b *logBuffer) lines() []string {
@@ -47,7 +47,7 @@ type node struct {
 
 func cluster(id string) func() string { return func() string { return id } }
 
-// addresses says that each node is at port 1 of the host of its name.
+// addresses returns addresses in which each node is at port 1 of the host of its name.
 func addresses(ids ...string) *members.Addresses {
 	b := &members.Addresses{}
 	for _, id := range ids {
@@ -56,7 +56,7 @@ func addresses(ids ...string) *members.Addresses {
 	return b
 }
 
-// knows is a node with those secrets, its own first.
+// knows returns the secrets of a node, its own first.
 func knows(secrets ...string) func() [][]byte {
 	var all [][]byte
 	for _, s := range secrets {
@@ -65,13 +65,13 @@ func knows(secrets ...string) func() [][]byte {
 	return func() [][]byte { return all }
 }
 
-// inBubble has a test play on a network in virtual time.
+// inBubble runs a test with a network in virtual time.
 func inBubble(t *testing.T, test func(t *testing.T, net *peertest.Network)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { test(t, peertest.New()) })
 }
 
-// start runs a node named like its address's host. It stops at the end of the test at the latest.
+// start runs a node with this name as its ID and its host. The node stops at the end of the test at the latest.
 func start(t *testing.T, n *peertest.Network, name string, change ...func(*Config)) *node {
 	t.Helper()
 	l, err := n.Listen(name + ":1")
@@ -115,7 +115,7 @@ func accept(t *testing.T, at *node, k Kind) *Conn {
 	return c.(*Conn)
 }
 
-// talk sends text and finds it at the other end.
+// talk sends text, and requires that it arrives at the other end.
 func talk(t *testing.T, from, to net.Conn, text string) {
 	t.Helper()
 	_, err := io.WriteString(from, text)
@@ -148,7 +148,7 @@ func TestConnectionsReachTheLayerOfTheirKind(t *testing.T) {
 }
 
 func TestStrangersAreRefused(t *testing.T) {
-	hello := strings.Repeat("n", 32) + "\x00\x02c1\x02n9" + string(firstLife.Append(nil)) // behind the kind
+	hello := strings.Repeat("n", 32) + "\x00\x02c1\x02n9" + string(firstLife.Append(nil)) // after the kind
 	for _, row := range []struct{ name, says, reason string }{
 		{"http", "GET / HTTP/1.1\r\nHost: x\r\n\r\n", "speaks HTTP"},
 		{"resp", "*1\r\n$4\r\nPING\r\n", "speaks the Redis protocol"},
@@ -202,7 +202,7 @@ func TestSilentAndSlowStrangersAreCutOff(t *testing.T) {
 			begun := time.Now()
 			go func() {
 				for i := range drip {
-					time.Sleep(300 * time.Millisecond) // a byte in time does not buy more of it
+					time.Sleep(300 * time.Millisecond) // further bytes do not extend the deadline
 					_, _ = io.WriteString(c, drip[i:i+1])
 				}
 			}()
@@ -290,7 +290,7 @@ func TestNodesOfOtherClustersAreRefused(t *testing.T) {
 	})
 }
 
-// TestNodeWithoutClusterDialsNobody: nothing but questions about members leaves a node before it belongs to a cluster.
+// TestNodeWithoutClusterDialsNobody shows that a node that belongs to no cluster yet dials for KindMember only.
 func TestNodeWithoutClusterDialsNobody(t *testing.T) {
 	inBubble(t, func(t *testing.T, net *peertest.Network) {
 		one := start(t, net, "n1", func(c *Config) { c.ClusterID = cluster("") })
@@ -301,8 +301,9 @@ func TestNodeWithoutClusterDialsNobody(t *testing.T) {
 	})
 }
 
-// TestConnectionsAboutMembers are open to nodes that know neither the cluster nor who answers, and to removed
-// ones; never to strangers.
+// TestConnectionsAboutMembers shows that connections of KindMember are accepted from nodes that belong to no cluster
+// yet and from removed nodes, but not from nodes of another cluster or without the secret. A node may dial them by
+// address alone, without knowing which node answers.
 func TestConnectionsAboutMembers(t *testing.T) {
 	inBubble(t, func(t *testing.T, net *peertest.Network) {
 		fresh := func(c *Config) { c.ClusterID, c.Addresses = cluster(""), addresses() }
@@ -331,7 +332,7 @@ func TestConnectionsAboutMembers(t *testing.T) {
 	})
 }
 
-// TestNodeThatMovedIsFound: the address is looked up at each dial.
+// TestNodeThatMovedIsFound shows that the address of a node is looked up at each dial.
 func TestNodeThatMovedIsFound(t *testing.T) {
 	inBubble(t, func(t *testing.T, net *peertest.Network) {
 		b := addresses("n2")
@@ -347,12 +348,12 @@ func TestNodeThatMovedIsFound(t *testing.T) {
 	})
 }
 
-// TestSecretsAreReplaced: nodes that share any of their secrets are one cluster, in whatever order each knows them, and
-// what a node knows may change between two connections.
+// TestSecretsAreReplaced shows that nodes can connect if they share any secret, in whatever order each has them, and
+// that the secrets of a node may change between two connections.
 func TestSecretsAreReplaced(t *testing.T) {
 	for _, tc := range []struct {
 		one, two []string
-		refusals int // a dialer does not know which secret is known there
+		refusals int // a dialer tries its secrets in order
 		err      string
 	}{
 		{one: []string{"old"}, two: []string{"old", "new"}},
@@ -411,7 +412,8 @@ func TestOlderAcceptorIsNamed(t *testing.T) {
 	})
 }
 
-// TestAcceptorWithTheSameID: a copy of this node need not refuse its dials itself.
+// TestAcceptorWithTheSameID shows that a dialer refuses an acceptor with its own ID, even if the acceptor does not
+// refuse it.
 func TestAcceptorWithTheSameID(t *testing.T) {
 	inBubble(t, func(t *testing.T, net *peertest.Network) {
 		one := start(t, net, "n1")
@@ -454,7 +456,7 @@ func TestNewerDialerIsTold(t *testing.T) {
 func TestDialGivesUpInTime(t *testing.T) {
 	inBubble(t, func(t *testing.T, net *peertest.Network) {
 		one := start(t, net, "n1")
-		l, err := net.Listen("n2:1") // and nobody answers there
+		l, err := net.Listen("n2:1") // nothing answers there
 		require.NoError(t, err)
 		begun := time.Now()
 		_, err = one.Layer(KindRaft).Dial("n2", time.Second)
@@ -528,7 +530,7 @@ func TestRunSaysWhenTheListenerFails(t *testing.T) {
 	})
 }
 
-// ending is a listener that fails as a closed one does, and notes that it is closed.
+// ending is a listener that fails as a closed one does, and counts calls of Close.
 type ending struct {
 	net.Listener
 	closed int
@@ -552,8 +554,8 @@ func TestFailedListenerIsClosed(t *testing.T) {
 	require.Equal(t, 1, l.closed)
 }
 
-// TestEndIsQuick: a node ends without waiting for its peers. It reports no connection that it cut off as refused. No
-// connection stays open, not even one that comes while the node ends.
+// TestEndIsQuick shows that a node stops without waiting for its peers, and does not report the connections that it
+// closes as refused. No connection stays open, not even one that arrives while the node stops.
 func TestEndIsQuick(t *testing.T) {
 	inBubble(t, func(t *testing.T, network *peertest.Network) {
 		one := start(t, network, "n1", func(c *Config) { c.OnMisfit = func() { t.Error("an end is no misfit") } })
@@ -583,7 +585,7 @@ func TestEndIsQuick(t *testing.T) {
 	})
 }
 
-// late is a listener that accepts one connection when its owner has ended.
+// late is a listener that accepts a connection when its node has stopped.
 type late struct {
 	net.Listener
 	accept func() net.Conn
@@ -614,7 +616,7 @@ func TestConnectionAtTheEndIsClosed(t *testing.T) {
 	})
 }
 
-// stubborn is a connection that is read from until the test says so, closed or not.
+// stubborn is a connection whose reads end only when the test closes ends, even if the connection is closed.
 type stubborn struct {
 	net.Conn
 	ends <-chan struct{}
@@ -625,7 +627,8 @@ func (c stubborn) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-// TestEndWaitsForHandshakes: when Run returns, what the node was given is used no more.
+// TestEndWaitsForHandshakes shows that Run returns only after the running handshakes, so that nothing of Config is used
+// afterwards.
 func TestEndWaitsForHandshakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := peertest.New()
@@ -650,13 +653,13 @@ func TestEndWaitsForHandshakes(t *testing.T) {
 	})
 }
 
-// watched is a context that counts who waits for its end.
+// watched is a context that counts the functions that wait for its end.
 type watched struct {
 	context.Context
 	waiting atomic.Int64
 }
 
-func (w *watched) Value(any) any { return nil } // package context does not look behind it
+func (w *watched) Value(any) any { return nil } // hides the inner context from package context
 
 func (w *watched) AfterFunc(f func()) (stop func() bool) {
 	w.waiting.Add(1)
@@ -670,7 +673,7 @@ func (w *watched) AfterFunc(f func()) (stop func() bool) {
 	}
 }
 
-// TestContextsAreNotFilled: of a connection that was made nothing is left in the contexts that outlive its handshake.
+// TestContextsAreNotFilled shows that a connection leaves nothing in the contexts that outlive its handshake.
 func TestContextsAreNotFilled(t *testing.T) {
 	inBubble(t, func(t *testing.T, network *peertest.Network) {
 		one := start(t, network, "n1")
@@ -706,7 +709,7 @@ func TestContextsAreNotFilled(t *testing.T) {
 	})
 }
 
-// flaky fails the first accepts as a process without file descriptors does.
+// flaky is a listener whose first accepts fail, as in a process without free file descriptors.
 type flaky struct {
 	net.Listener
 	left int
@@ -731,7 +734,7 @@ func TestRunSurvivesFailedAccepts(t *testing.T) {
 	})
 }
 
-// knock opens connections from a host, each from a port of its own, and says nothing.
+// knock opens connections from a host, each from a port of its own, and sends nothing.
 func knock(t *testing.T, n *peertest.Network, host, addr string, times int) (conns []net.Conn) {
 	t.Helper()
 	for i := range times {
@@ -743,7 +746,7 @@ func knock(t *testing.T, n *peertest.Network, host, addr string, times int) (con
 	return conns
 }
 
-// closed reports whether the other end of c is.
+// closed reports whether the other end of c is closed.
 func closed(t *testing.T, c net.Conn) bool {
 	t.Helper()
 	require.NoError(t, c.SetReadDeadline(time.Now().Add(time.Millisecond)))
@@ -770,7 +773,8 @@ func TestStrangersDoNotKeepNodesOut(t *testing.T) {
 	})
 }
 
-// However many hosts strangers come from: a node gets in, from whichever address.
+// TestStrangersOfManyHostsDoNotKeepNodesOut shows that a node can connect at once from a host that is not known,
+// although unauthenticated connections come from many hosts.
 func TestStrangersOfManyHostsDoNotKeepNodesOut(t *testing.T) {
 	inBubble(t, func(t *testing.T, network *peertest.Network) {
 		one, two := start(t, network, "n1"), start(t, network, "n2")
@@ -789,7 +793,8 @@ func TestStrangersOfManyHostsDoNotKeepNodesOut(t *testing.T) {
 	})
 }
 
-// The cluster's own hosts do not compete with strangers, also while their handshake takes long.
+// TestClusterHasItsShareOfHandshakes shows that each host of a member has handshakes of its own, which strangers cannot
+// take even if the handshakes last long. This share is bounded, too.
 func TestClusterHasItsShareOfHandshakes(t *testing.T) {
 	inBubble(t, func(t *testing.T, net *peertest.Network) {
 		known := addresses("n1", "n2")
@@ -818,7 +823,8 @@ func TestClusterHasItsShareOfHandshakes(t *testing.T) {
 	})
 }
 
-// What one other node may have open is bounded, and what is closed is forgotten.
+// TestConnectionsOfOneNodeAreBounded shows that the connections of a kind that one node has dialed are bounded, and
+// that nothing is kept of closed ones.
 func TestConnectionsOfOneNodeAreBounded(t *testing.T) {
 	inBubble(t, func(t *testing.T, net *peertest.Network) {
 		one, two := start(t, net, "n1"), start(t, net, "n2")
@@ -862,7 +868,8 @@ func TestConnectionThatNobodyAcceptsIsClosed(t *testing.T) {
 	})
 }
 
-// TestClosedLayerTakesNothing: what waits to be accepted is given up with the layer, and what comes later at once.
+// TestClosedLayerTakesNothing shows that closing a layer closes the connections that wait for Accept, and that later
+// ones are closed at once.
 func TestClosedLayerTakesNothing(t *testing.T) {
 	inBubble(t, func(t *testing.T, net *peertest.Network) {
 		one, two := start(t, net, "n1"), start(t, net, "n2")

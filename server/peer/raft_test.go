@@ -20,7 +20,7 @@ import (
 	"github.com/holdfast/holdfast/server/store/storetest"
 )
 
-// startRaft runs raft over the node's raft layer. It stops at the end of the test.
+// startRaft runs raft over the layer of KindRaft of n. Raft stops at the end of the test.
 func startRaft(t *testing.T, n *node, peers raft.Configuration) *raft.Raft {
 	t.Helper()
 	s, err := storetest.NewDisk().Open(store.Config{})
@@ -42,7 +42,7 @@ func startRaft(t *testing.T, n *node, peers raft.Configuration) *raft.Raft {
 	return r
 }
 
-// leader waits until exactly one of the nodes leads.
+// leader returns the node that leads, as a majority confirms. It waits for 20 seconds at most.
 func leader(t *testing.T, nodes []*raft.Raft) *raft.Raft {
 	t.Helper()
 	for range 100 {
@@ -57,8 +57,8 @@ func leader(t *testing.T, nodes []*raft.Raft) *raft.Raft {
 	return nil
 }
 
-// TestRaftRunsOverTheLayer elects, replicates, and does so again after a partition.
-// That the bubble ends shows that no goroutine is left behind.
+// TestRaftRunsOverTheLayer shows that raft elects a leader and replicates over this package, also after a partition.
+// The bubble ends only if no goroutine is left.
 func TestRaftRunsOverTheLayer(t *testing.T) {
 	inBubble(t, func(t *testing.T, net *peertest.Network) {
 		var peers raft.Configuration
@@ -92,7 +92,7 @@ func TestRaftRunsOverTheLayer(t *testing.T) {
 	})
 }
 
-// TestOverTCP is the same handshake over real sockets, with plain and with TLS.
+// TestOverTCP shows that the handshake works over real sockets, with and without TLS.
 func TestOverTCP(t *testing.T) {
 	ca := newAuthority(t)
 	for _, security := range []func(*Config){func(*Config) {}, ca.with(t, "x")} {
@@ -130,7 +130,7 @@ func TestOverTCP(t *testing.T) {
 		require.NoError(t, err)
 		_, err = io.WriteString(stranger, "GET / HTTP/1.0\r\n\r\n")
 		require.NoError(t, err)
-		_, _ = io.Copy(io.Discard, stranger) // ends, since it is hung up on
+		_, _ = io.Copy(io.Discard, stranger) // ends, since n2 closes the connection
 		_ = stranger.Close()
 
 		cancel()
@@ -142,7 +142,7 @@ func TestOverTCP(t *testing.T) {
 	}
 }
 
-// knocking is a connection that has an address and is of no use.
+// knocking is a connection that has an address and carries nothing.
 type knocking struct {
 	net.Conn
 	from address
@@ -151,7 +151,8 @@ type knocking struct {
 func (k knocking) RemoteAddr() net.Addr { return k.from }
 func (k knocking) Close() error         { return nil }
 
-// TestOldestOfItsOwnHost: a newcomer's host may be the oldest stranger's, and have no other connection.
+// TestOldestOfItsOwnHost shows that the counts stay right if a new connection replaces the oldest one, and both are of
+// the same host, which has no other.
 func TestOldestOfItsOwnHost(t *testing.T) {
 	hs := newHandshakes((&members.Addresses{}).Addrs)
 	begin := func(host int) *handshake { return hs.begin(knocking{from: address(fmt.Sprintf("10.0.0.%d:1", host))}) }
@@ -168,17 +169,17 @@ func TestOldestOfItsOwnHost(t *testing.T) {
 	require.Zero(t, hs.strangers.Len())
 }
 
-// TestKnownHostsAreBounded: of a cluster's own hosts that were met, not given.
+// TestKnownHostsAreBounded shows that of the hosts at which members were authenticated at most maxKnown are remembered.
 func TestKnownHostsAreBounded(t *testing.T) {
 	hs := newHandshakes((&members.Addresses{}).Addrs)
 	know := func(host int) {
 		hs.rememberHost(knocking{from: address(fmt.Sprintf("10.0.%d.%d:1", host/250, host%250))})
 	}
 	var all sync.WaitGroup
-	for part := range 2 { // the race detector looks on
+	for part := range 2 { // for the race detector
 		all.Go(func() {
 			for n := range maxKnown / 2 {
-				know(2*(n/2) + part) // once more is the same host
+				know(2*(n/2) + part) // each host twice
 			}
 		})
 	}

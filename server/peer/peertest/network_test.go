@@ -50,7 +50,7 @@ func receive(t *testing.T, c net.Conn, text string) {
 	require.Equal(t, text, string(got))
 }
 
-// silent finds nothing to read for a second.
+// silent requires that nothing arrives within a second.
 func silent(t *testing.T, c net.Conn) {
 	t.Helper()
 	require.NoError(t, c.SetReadDeadline(time.Now().Add(short)))
@@ -354,8 +354,8 @@ func TestBreakEndsConnectionsAtBothEnds(t *testing.T) {
 	})
 }
 
-// TestBytesSurviveTheScheduler sends a megabyte in odd pieces through cuts and
-// delays, with real concurrency, and finds it whole and in order.
+// TestBytesSurviveTheScheduler sends a megabyte in pieces of random sizes, in real time, while the network is cut,
+// delayed and healed. All bytes must arrive, in order.
 func TestBytesSurviveTheScheduler(t *testing.T) {
 	n := New()
 	a, b := pair(t, n)
@@ -390,7 +390,7 @@ func TestBytesSurviveTheScheduler(t *testing.T) {
 	require.Equal(t, sha256.Sum256(sent), sha256.Sum256(got.Bytes()))
 }
 
-// layer is the least that raft's own transport needs.
+// layer is the least that raft's own transport needs to dial and accept.
 type layer struct {
 	net.Listener
 	dial func(context.Context, string) (net.Conn, error)
@@ -402,7 +402,8 @@ func (l layer) Dial(addr raft.ServerAddress, timeout time.Duration) (net.Conn, e
 	return l.dial(ctx, string(addr))
 }
 
-// TestRaftTransportTimesOutInAPartition is what this package is for.
+// TestRaftTransportTimesOutInAPartition shows that raft's own transport over this network times out in a partition, on
+// an existing connection and on a new one, and works again afterwards.
 func TestRaftTransportTimesOutInAPartition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := New()

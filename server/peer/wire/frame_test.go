@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// counting counts the reads.
+// counting counts the calls of Read.
 type counting struct {
 	io.Reader
 	reads int
@@ -17,7 +17,8 @@ type counting struct {
 
 func (c *counting) Read(p []byte) (int, error) { c.reads++; return c.Reader.Read(p) }
 
-// TestRoomOfAFrame: it grows with what has come, whatever the head announces, and in few steps.
+// TestRoomOfAFrame shows that the buffer of a frame grows in few steps with the bytes that have arrived, whatever
+// length the head announces.
 func TestRoomOfAFrame(t *testing.T) {
 	frame := Seal(make([]byte, Head+40*Step))
 	buf, err := Read(bufio.NewReader(bytes.NewReader(frame[:3*Step])), nil, len(frame))

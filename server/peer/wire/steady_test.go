@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A connection is given up when nothing of what is written to it is taken; a slow one is not.
+// TestSteadyConnectionMayBeSlow shows that a write fails if the other side takes no bytes for a while, and not if it
+// takes them slowly.
 func TestSteadyConnectionMayBeSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		here, there := net.Pipe()
