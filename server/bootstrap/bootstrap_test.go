@@ -26,22 +26,22 @@ import (
 	"github.com/holdfast/holdfast/server/store/storetest"
 )
 
-// world is nodes with disks, on a network.
+// world has nodes with disks, on a network.
 type world struct {
 	t     *testing.T
 	net   *peertest.Network
 	disks map[string]*storetest.Disk
 	lives map[string]*life
-	// secrets are by name. A node without an entry has the secret "s".
+	// secrets has the secrets by the name of the node. A node without an entry has the secret "s".
 	secrets map[string]string
 	dials   atomic.Int64
-	// dialing is called by a node that is about to dial another. It may be nil.
+	// dialing, if not nil, is called before a node dials another.
 	dialing func(from, addr string)
-	// older are the nodes of a release that cannot send its state.
+	// older has the nodes of a release that cannot send its state.
 	older map[string]bool
 }
 
-// inWorld has a test play in a world in virtual time.
+// inWorld runs a test with a world in virtual time.
 func inWorld(t *testing.T, test func(t *testing.T, w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { test(t, newWorld(t)) })
@@ -72,12 +72,12 @@ type life struct {
 	// entered gets the result of EnterCluster.
 	entered chan error
 	log     *lines
-	// incarnation is the process's. superseded gets what ends it.
+	// incarnation is the registry of the process. superseded gets the errors that end the process.
 	incarnation *incarnation.Registry
 	superseded  chan error
 }
 
-// lines are what a node has logged, without times.
+// lines has what a node has logged, without times.
 type lines struct {
 	mu  sync.Mutex
 	all []string
@@ -97,7 +97,7 @@ func (l *lines) text() string {
 	return strings.Join(l.all, "\n")
 }
 
-// folder is a store whose process can be killed at a change of the identity: before the nth, or after.
+// folder is a store whose process can be killed before or after the nth change of the identity.
 type folder struct {
 	*store.Store
 	left  int // changes until the process is killed
@@ -111,7 +111,7 @@ func (f *folder) SetIdentity(change func(*store.Identity)) error {
 	if f.left--; f.left != 0 {
 		return f.Store.SetIdentity(change)
 	}
-	f.die() // first, so that no other node hears of the change
+	f.die() // first, so that no other node learns of the change
 	if f.after {
 		_ = f.Store.SetIdentity(change)
 	}
@@ -188,7 +188,7 @@ func (w *world) start(name string, change ...func(*Config)) *life {
 	return l
 }
 
-// port is where a node that is at addr listens.
+// port returns the address at which the node listens.
 func port(addr, name string) string {
 	if CheckAddr(addr) != nil {
 		return name + ":1"
@@ -196,7 +196,7 @@ func port(addr, name string) string {
 	return addr
 }
 
-// kill ends a process, and cuts the power of its machine.
+// kill ends the process of a node, and cuts the power of its machine.
 func (w *world) kill(name string) {
 	if l := w.lives[name]; l != nil {
 		delete(w.lives, name)
@@ -212,7 +212,7 @@ func (w *world) wipe(name string) {
 	w.disks[name] = nil
 }
 
-// requireEntered finds that all nodes have entered one cluster of these folders.
+// requireEntered requires that all nodes have entered one cluster, as voters among its founders.
 func (w *world) requireEntered(lives ...*life) store.Identity {
 	w.t.Helper()
 	first := lives[0].store.Identity()
@@ -242,8 +242,8 @@ func TestThreeNodesFoundACluster(t *testing.T) {
 	})
 }
 
-// TestClusterBeginsWithWhatAllFoundersCan: each of them notes the version, whoever founds. A release that does not say
-// what it can counts as the oldest.
+// TestClusterBeginsWithWhatAllFoundersCan shows that a cluster begins with the newest version that all founders
+// support, and that each founder records it. A release that does not report its version counts as the oldest.
 func TestClusterBeginsWithWhatAllFoundersCan(t *testing.T) {
 	for _, c := range []struct{ can, want []byte }{
 		{[]byte{6, 6, 6}, []byte{6, 6, 6}},
@@ -284,7 +284,8 @@ func TestNodeAloneFoundsAtOnce(t *testing.T) {
 	})
 }
 
-// TestNodeThatIsDownIsNamed once, and nothing is founded without it.
+// TestNodeThatIsDownIsNamed shows that the nodes log once which node of the initial cluster they wait for, and
+// bootstrap no cluster without it.
 func TestNodeThatIsDownIsNamed(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		one, two := w.start("n1"), w.start("n2")
@@ -304,7 +305,8 @@ func TestNodeThatIsDownIsNamed(t *testing.T) {
 	})
 }
 
-// TestEmptiedNodeHasNoPart in the cluster that it was in, whatever its flags.
+// TestEmptiedNodeHasNoPart shows that a founder whose folder was emptied cannot enter its cluster again by its initial
+// cluster.
 func TestEmptiedNodeHasNoPart(t *testing.T) {
 	for _, name := range []string{"n1", "n2"} {
 		inWorld(t, func(t *testing.T, w *world) {
@@ -318,7 +320,8 @@ func TestEmptiedNodeHasNoPart(t *testing.T) {
 	}
 }
 
-// TestEmptiedFounder finds no trace of what nobody else has heard of.
+// TestEmptiedFounder shows that if the founder's folder is emptied before any other node has learned of the new
+// cluster, the nodes bootstrap another one.
 func TestEmptiedFounder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for heard := true; heard; {
@@ -329,7 +332,7 @@ func TestEmptiedFounder(t *testing.T) {
 			lost := one.store.Identity().ClusterID
 			require.NotEmpty(t, lost)
 			w.wipe("n1")
-			time.Sleep(time.Minute) // what is under way arrives
+			time.Sleep(time.Minute) // messages in flight arrive
 			if heard = two.store.Identity().ClusterID+three.store.Identity().ClusterID != ""; !heard {
 				require.NotEqual(t, lost, w.requireEntered(w.start("n1"), two, three).ClusterID)
 			}
@@ -337,8 +340,8 @@ func TestEmptiedFounder(t *testing.T) {
 	})
 }
 
-// TestKilledWhileFounding: nodes are killed before and after each change of their folders, and at any other instant;
-// the power goes each time. Started again, all of them found one cluster.
+// TestKilledWhileFounding shows that nodes bootstrap one cluster although they were killed, with a power cut, before
+// and after changes of their folders and at other times.
 func TestKilledWhileFounding(t *testing.T) {
 	for seed := range uint64(60) {
 		synctest.Test(t, func(t *testing.T) {
@@ -361,7 +364,8 @@ func TestKilledWhileFounding(t *testing.T) {
 	}
 }
 
-// TestNodesOfTwoClustersDoNotMix.
+// TestNodesOfTwoClustersDoNotMix shows that a node enters no cluster if the nodes of its initial cluster belong to
+// different clusters.
 func TestNodesOfTwoClustersDoNotMix(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		for _, name := range []string{"n1", "n2"} {
@@ -373,7 +377,7 @@ func TestNodesOfTwoClustersDoNotMix(t *testing.T) {
 	})
 }
 
-// TestConnectionsOfSettlingNodesEnd: nothing is left behind.
+// TestConnectionsOfSettlingNodesEnd shows that no connection stays open after the nodes have entered the cluster.
 func TestConnectionsOfSettlingNodesEnd(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.requireEntered(w.start("n1"), w.start("n2"), w.start("n3"))

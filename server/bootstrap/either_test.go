@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast/holdfast/server/store"
 )
 
-// both gives a node contacts beside its initial cluster. asked gets the clusters that the node asks to be taken in.
+// both gives a node contacts besides its initial cluster. asked gets the clusters that the node asks to join.
 func both(asked *[]string, contacts ...string) func(*Config) {
 	var mu sync.Mutex
 	return func(c *Config) {
@@ -26,7 +26,7 @@ func both(asked *[]string, contacts ...string) func(*Config) {
 	}
 }
 
-// within returns what EnterCluster returned, if it returned in time.
+// within returns the result of EnterCluster, which must return in time.
 func (l *life) within(t *testing.T, d time.Duration) error {
 	t.Helper()
 	select {
@@ -38,7 +38,7 @@ func (l *life) within(t *testing.T, d time.Duration) error {
 	}
 }
 
-// TestContactsInAllFlags: nodes that have both flags, and all of them alike, found one cluster.
+// TestContactsInAllFlags shows that nodes that all have an initial cluster and contacts bootstrap one cluster.
 func TestContactsInAllFlags(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		var asked []string
@@ -48,7 +48,8 @@ func TestContactsInAllFlags(t *testing.T) {
 	})
 }
 
-// TestEmptiedNodeWithContactsJoins, also if it finds its cluster by the contacts alone.
+// TestEmptiedNodeWithContactsJoins shows that a founder whose folder was emptied joins its cluster if it has contacts,
+// even if it finds the cluster only by its initial cluster, or only by the contacts.
 func TestEmptiedNodeWithContactsJoins(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		id := w.requireEntered(w.start("n1"), w.start("n2"), w.start("n3"))
@@ -63,7 +64,8 @@ func TestEmptiedNodeWithContactsJoins(t *testing.T) {
 	})
 }
 
-// TestNodeWithContactsFoundsNotAlone: it is to join them.
+// TestNodeWithContactsFoundsNotAlone shows that a node with contacts waits to join them, even if it is alone in its
+// initial cluster.
 func TestNodeWithContactsFoundsNotAlone(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		var asked []string
@@ -78,7 +80,8 @@ func TestNodeWithContactsFoundsNotAlone(t *testing.T) {
 	})
 }
 
-// TestContactThatIsDown may be a member of a cluster: without it nothing is founded.
+// TestContactThatIsDown shows that no cluster is bootstrapped while a contact is down, since it may be a member of one.
+// The nodes join its cluster, or bootstrap one if the contact has none.
 func TestContactThatIsDown(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		var asked []string
@@ -102,7 +105,7 @@ func TestContactThatIsDown(t *testing.T) {
 	})
 }
 
-// TestFounderThatWaitsIsHeard: the others say which nodes the founder still misses.
+// TestFounderThatWaitsIsHeard shows that the other nodes report which nodes the founder waits for.
 func TestFounderThatWaitsIsHeard(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.net.Cut("n1", "n3")
@@ -118,7 +121,8 @@ func TestFounderThatWaitsIsHeard(t *testing.T) {
 	})
 }
 
-// TestKilledWhileJoiningARestoredNode: the node has no contacts, and goes on with its initial cluster.
+// TestKilledWhileJoiningARestoredNode shows that a node without contacts that was killed while it joined a restored
+// node continues by its initial cluster.
 func TestKilledWhileJoiningARestoredNode(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		two := w.start("n2", func(c *Config) {
@@ -136,8 +140,8 @@ func TestKilledWhileJoiningARestoredNode(t *testing.T) {
 	})
 }
 
-// TestIntroductionIsOfItsNode: a node speaks for the ID that it has proved, and only the address of a node of the same
-// cluster is noted.
+// TestIntroductionIsOfItsNode shows that an introduction must have the ID that its node has proved, and that only the
+// address of a node of the same cluster is recorded.
 func TestIntroductionIsOfItsNode(t *testing.T) {
 	other := Introduction{ID: "b", Addr: "host:1", Cluster: "c1"}
 	require.NoError(t, other.check("b"))

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast/holdfast/server/store"
 )
 
-// proved reports whether a process takes part.
+// proved reports whether the incarnation of the process is proved, so that it takes part.
 func (l *life) proved() bool {
 	synctest.Wait()
 	select {
@@ -24,7 +24,7 @@ func (l *life) proved() bool {
 	}
 }
 
-// founded is a world with a cluster of n nodes that have been stopped, and what starts them again.
+// founded returns a world with a cluster of n nodes that have been stopped, and a function that starts them again.
 func founded(t *testing.T, n int) (w *world, again func(name string) *life) {
 	w = newWorld(t)
 	initial := make(map[string]string)
@@ -49,7 +49,7 @@ func founded(t *testing.T, n int) (w *world, again func(name string) *life) {
 	}
 }
 
-// TestMajorityVouches: a node takes part as soon as a majority can, and no earlier.
+// TestMajorityVouches shows that a node takes part as soon as a majority of the voters is up, and no earlier.
 func TestMajorityVouches(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 5} {
 		synctest.Test(t, func(t *testing.T) {
@@ -70,8 +70,8 @@ func TestMajorityVouches(t *testing.T) {
 	}
 }
 
-// TestStragglersAreHeard: the only member that knows of a later start is slow. A member that does not answer at all is
-// waited for as long as stragglers are.
+// TestStragglersAreHeard shows that after a majority has vouched, a node still waits for slow members, of which one may
+// know a later incarnation. A member that does not answer delays it by stragglerTimeout at most.
 func TestStragglersAreHeard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, again := founded(t, 3)
@@ -99,7 +99,8 @@ func TestStragglersAreHeard(t *testing.T) {
 	})
 }
 
-// TestStragglersAreWaitedForOnce: each one that comes after a majority gives the others no more time.
+// TestStragglersAreWaitedForOnce shows that stragglerTimeout begins when a majority has vouched, and does not begin
+// again with each later answer.
 func TestStragglersAreWaitedForOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, again := founded(t, 5)
@@ -118,8 +119,8 @@ func TestStragglersAreWaitedForOnce(t *testing.T) {
 	})
 }
 
-// TestWhoVouches: with the node a majority of the voters, or a leader. Who has no vote counts for nothing, the node,
-// too.
+// TestWhoVouches shows that a node is confirmed by a majority of the voters, of which it may be one itself, or by a
+// leader. Members without a vote do not count.
 func TestWhoVouches(t *testing.T) {
 	for name, row := range map[string]struct {
 		voters  []string
@@ -156,7 +157,7 @@ func TestWhoVouches(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {
 				l := w.start("n1")
-				w.kill("n1") // nothing else asks
+				w.kill("n1") // no other goroutine asks
 				var all []members.Member
 				for _, id := range row.voters {
 					if id == "self" {
@@ -181,13 +182,13 @@ func TestWhoVouches(t *testing.T) {
 	}
 }
 
-// TestVotersChangedMeanwhile: n4 took the place of n1 while n3 was away. The two of n2, n3 and n4 that are left are a
-// majority, whichever of them meets the other, also if nobody knows that the change is committed. The word of n1, which
-// has no vote any more, does not count for who knows that.
+// TestVotersChangedMeanwhile shows who confirms n3 after n4 has taken the place of n1 while n3 was away. Any two of n2,
+// n3 and n4 are a majority, even if no node knows that the change is committed. A node that knows of the change does
+// not count n1, which has no vote any more.
 func TestVotersChangedMeanwhile(t *testing.T) {
 	for name, row := range map[string]struct {
 		before, after []string
-		knows, proved bool // knows: n3 was there
+		knows, proved bool // knows: n3 has the change in its log
 	}{
 		"alone":                                 {proved: false},
 		"a new voter was there":                 {before: []string{"n4"}, proved: true},
@@ -248,8 +249,9 @@ func TestVotersChangedMeanwhile(t *testing.T) {
 	}
 }
 
-// TestNewestConfigurationIsThatOfTheNewestLog: a change in the log of an older term was not committed. A member of an
-// earlier release tells no term.
+// TestNewestConfigurationIsThatOfTheNewestLog shows that the configuration in the log with the later last term is the
+// newer one, since a change in a log of an older term was not committed. If a member of an earlier release reports no
+// term, the index decides.
 func TestNewestConfigurationIsThatOfTheNewestLog(t *testing.T) {
 	type log struct{ index, lastTerm uint64 }
 	for _, row := range []struct{ older, newer log }{
@@ -267,7 +269,7 @@ func TestNewestConfigurationIsThatOfTheNewestLog(t *testing.T) {
 	}
 }
 
-// TestMembersOfThoseMetAreMet: a node that has one address meets all members, whatever it knew.
+// TestMembersOfThoseMetAreMet shows that a node that knows one address meets all members.
 func TestMembersOfThoseMetAreMet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, again := founded(t, 3)

@@ -20,15 +20,15 @@ func alone(c *Config) {
 	c.Initial = map[string]string{name: name + ":1"}
 }
 
-// joinedAt is the configuration with the node that joins.
+// joinedAt is the index of the configuration that added the joining node.
 const joinedAt = 5
 
-// takenIn takes every node in, and names no configuration.
+// takenIn is a Join that accepts every node, and returns no index.
 func takenIn(context.Context, string, string, members.Member) (uint64, string, error) {
 	return 0, "", nil
 }
 
-// joins has a node join by n1, as asked says.
+// joins has a node join by n1, which answers as asked says.
 func joins(asked func(cluster string, self members.Member) (string, error)) func(*Config) {
 	return func(c *Config) {
 		c.Initial, c.Contacts = nil, []string{"n4:1", "n9:1", "n1:1"}
@@ -89,7 +89,8 @@ func TestNodeThatIsNotTakenIn(t *testing.T) {
 	})
 }
 
-// TestContactsOfTwoClusters: a node joins none of them. A contact that does not answer is left out.
+// TestContactsOfTwoClusters shows that a node whose contacts belong to different clusters joins none of them. A contact
+// that does not answer is ignored.
 func TestContactsOfTwoClusters(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		cluster := make(map[string]string)
@@ -113,7 +114,8 @@ func TestContactsOfTwoClusters(t *testing.T) {
 	})
 }
 
-// TestJoinWithAnotherSecret: the operator is warned at once, and the members are not asked all the time.
+// TestJoinWithAnotherSecret shows that a node that joins with another secret logs a warning at once, and asks the
+// members seldom.
 func TestJoinWithAnotherSecret(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.requireEntered(w.start("n1", alone))
@@ -131,7 +133,8 @@ func TestJoinWithAnotherSecret(t *testing.T) {
 	})
 }
 
-// TestKilledWhileJoining: the cluster may have taken the node in. It goes on joining, or says what it was about.
+// TestKilledWhileJoining shows that a node that was killed while it joined, perhaps after the cluster had added it,
+// continues to join the same cluster. Without contacts it ends, and says which cluster it was joining.
 func TestKilledWhileJoining(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		one := w.start("n1", alone)
@@ -155,7 +158,8 @@ func TestKilledWhileJoining(t *testing.T) {
 	})
 }
 
-// TestOthersJoinARestoredNode, with empty folders, though it is not the first by name.
+// TestOthersJoinARestoredNode shows that the other nodes of an initial cluster, with empty folders, join a restored
+// node, even if it is not the first by name.
 func TestOthersJoinARestoredNode(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		two := w.start("n2", func(c *Config) {
@@ -178,15 +182,15 @@ func TestOthersJoinARestoredNode(t *testing.T) {
 	})
 }
 
-// restored is a node whose folder has a state, and no cluster yet.
+// restored gives a node a folder with a restored state and no cluster. seed identifies the backup.
 func restored(t *testing.T, seed string) func(*Config) {
 	return func(c *Config) {
 		require.NoError(t, c.Folder.SetIdentity(func(id *store.Identity) { id.Seed, id.Restored = seed, true }))
 	}
 }
 
-// TestRestoredNodesFoundTogether if all were restored of one file. A node that was emptied or restored since has no
-// part.
+// TestRestoredNodesFoundTogether shows that nodes that were restored from one file bootstrap a cluster. A node that is
+// emptied or restored later cannot enter it by its initial cluster.
 func TestRestoredNodesFoundTogether(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		same := restored(t, "s")
@@ -201,7 +205,8 @@ func TestRestoredNodesFoundTogether(t *testing.T) {
 	})
 }
 
-// TestOneRestoredNodeFoundsAlone when all have answered, and the others, with empty folders, join it.
+// TestOneRestoredNodeFoundsAlone shows that a single restored node bootstraps a cluster alone once all others have
+// answered, and that these, with empty folders, join it.
 func TestOneRestoredNodeFoundsAlone(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		join := func(c *Config) {
@@ -221,8 +226,8 @@ func TestOneRestoredNodeFoundsAlone(t *testing.T) {
 	})
 }
 
-// TestAnswerOlderThanAnother: n3 hears from n2 at once, while n2 has founded nothing yet, and late from n1, when n1 has
-// joined n2. It joins n2, too.
+// TestAnswerOlderThanAnother shows that a node copes with answers of different age. n3 has an answer of n2 from before
+// n2 bootstrapped its cluster, and a later one of n1, which has joined n2. n3 must join n2, too.
 func TestAnswerOlderThanAnother(t *testing.T) {
 	for tick := range time.Duration(40) {
 		inWorld(t, func(t *testing.T, w *world) {
@@ -243,7 +248,8 @@ func TestAnswerOlderThanAnother(t *testing.T) {
 	}
 }
 
-// TestRestoredNodesThatDiffer found nothing, and say why.
+// TestRestoredNodesThatDiffer shows that nodes that were restored from different backups bootstrap no cluster, and log
+// why.
 func TestRestoredNodesThatDiffer(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.start("n1", restored(t, "s"))
@@ -268,8 +274,8 @@ func TestRestoredNodesThatDiffer(t *testing.T) {
 // watchMembership runs WatchMembership until the node's process ends.
 func (l *life) watchMembership() { l.ended.Go(func() { _ = l.WatchMembership(l.ctx) }) }
 
-// TestAllNodesMoveAtOnce: they find each other by the addresses of the initial cluster, and each has the cluster agree
-// on its own.
+// TestAllNodesMoveAtOnce shows that nodes whose addresses have all changed find each other by the initial cluster, and
+// that each has the cluster commit its new address.
 func TestAllNodesMoveAtOnce(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		id := w.requireEntered(w.start("n1"), w.start("n2"), w.start("n3"))
@@ -316,7 +322,8 @@ func TestAllNodesMoveAtOnce(t *testing.T) {
 	})
 }
 
-// TestRemovedNodeLearnsSo from any node that knows a newer configuration, and from no older one.
+// TestRemovedNodeLearnsSo shows that a removed node learns of its removal from any node with a newer configuration, and
+// not from a node with an older one.
 func TestRemovedNodeLearnsSo(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		id := w.requireEntered(w.start("n1"), w.start("n2"), w.start("n3"))
@@ -347,7 +354,8 @@ func TestRemovedNodeLearnsSo(t *testing.T) {
 	})
 }
 
-// TestRemovedNodeStartedAgain: it joined, was killed and removed. What it knows to be committed is of before it joined.
+// TestRemovedNodeStartedAgain shows that a node that joined, was killed and removed learns of its removal, although the
+// latest configuration that it knows to be committed is from before it joined.
 func TestRemovedNodeStartedAgain(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		id := w.requireEntered(w.start("n1"), w.start("n2"), w.start("n3"))
@@ -379,8 +387,8 @@ func TestRemovedNodeStartedAgain(t *testing.T) {
 	})
 }
 
-// TestNodeRemovedBeforeItKnew: it joined, and was removed before it got the entry that added it. It goes by what the
-// cluster said when it took the node in.
+// TestNodeRemovedBeforeItKnew shows that a node that was removed before it got the entry that added it learns of its
+// removal, by the index that the cluster returned when the node joined.
 func TestNodeRemovedBeforeItKnew(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		one := w.requireEntered(w.start("n1", alone))
@@ -405,7 +413,7 @@ func TestNodeRemovedBeforeItKnew(t *testing.T) {
 		time.Sleep(checkInterval + leaderlessTimeout)
 		require.NotEmpty(t, removed)
 
-		// The node learns it when it is started again, too; one that was not told when it joined cannot know.
+		// The node learns it also after a restart, unless the cluster returned no index.
 		for _, told := range []bool{true, false} {
 			again := w.start("n4", before, func(c *Config) {
 				if !told {
@@ -423,7 +431,8 @@ func TestNodeRemovedBeforeItKnew(t *testing.T) {
 	})
 }
 
-// TestNodeAsksForItsVote until it has one, and never again.
+// TestNodeAsksForItsVote shows that a node asks for a vote until it has one, and not again after an administrator has
+// taken the vote.
 func TestNodeAsksForItsVote(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		var voter atomic.Bool

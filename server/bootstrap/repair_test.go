@@ -17,14 +17,14 @@ import (
 	"github.com/holdfast/holdfast/server/store"
 )
 
-// rotten is a cluster that was founded and stopped, and whose members have entries 21 to 30.
+// rotten is a cluster that was bootstrapped and stopped. Its members have entries 21 to 30.
 type rotten struct {
 	*world
 	store.Identity // of one of them
 	initial        map[string]string
 }
 
-// newRotten makes a cluster of n nodes. The newest snapshot of n1 ended at index 25, and is damaged.
+// newRotten returns a cluster of n nodes. The newest snapshot of n1, up to index 25, is damaged.
 func newRotten(t *testing.T, n int) *rotten {
 	w := newWorld(t)
 	r := &rotten{world: w, initial: make(map[string]string)}
@@ -45,10 +45,10 @@ func newRotten(t *testing.T, n int) *rotten {
 	return r
 }
 
-// stateOf is longer than its description.
+// stateOf returns the state in a node's snapshot.
 func stateOf(name string) string { return strings.Repeat("the state of "+name, 100) }
 
-// fill gives a node that does not run the log, and a snapshot up to index.
+// fill gives a stopped node the log, and a snapshot up to index.
 func (r *rotten) fill(name string, index uint64) {
 	r.t.Helper()
 	s, err := r.disks[name].Open(store.Config{Name: name})
@@ -72,7 +72,7 @@ func (r *rotten) fill(name string, index uint64) {
 	r.disks[name].Crash()
 }
 
-// again starts a node. The nodes know the founders as members.
+// again starts a node, which knows the founders as the members.
 func (r *rotten) again(name string, change ...func(*Config)) *life {
 	founders := func() members.Configuration { return members.NewConfiguration(1, r.Founders...) }
 	first := func(c *Config) {
@@ -83,7 +83,7 @@ func (r *rotten) again(name string, change ...func(*Config)) *life {
 	return r.start(name, append([]func(*Config){first}, change...)...)
 }
 
-// newest is the state that a node has.
+// newest returns the newest state of a node, if it reaches index from.
 func newest(s *store.Store, from uint64) (store.Snapshot, io.ReadCloser, error) {
 	list, err := s.Snapshots.List()
 	if err != nil || len(list) == 0 || list[0].Index < from {
@@ -96,7 +96,8 @@ func newest(s *store.Store, from uint64) (store.Snapshot, io.ReadCloser, error) 
 	return store.FromRaft(meta), state, nil
 }
 
-// requireMended finds the state of another node, and the log as it was.
+// requireMended requires that the node has entered the cluster with the state of another node, and that its log is
+// unchanged.
 func (l *life) requireMended(t *testing.T, of string) {
 	t.Helper()
 	require.NoError(t, <-l.entered)
@@ -114,7 +115,7 @@ func (l *life) requireMended(t *testing.T, of string) {
 	require.Equal(t, [2]uint64{21, 30}, [2]uint64{first, last})
 }
 
-// waits finds that a node waits for a state, and why.
+// waits requires that the node waits for a state, and has logged why.
 func (l *life) waits(t *testing.T, why ...string) {
 	t.Helper()
 	time.Sleep(10 * time.Second)
@@ -127,8 +128,8 @@ func (l *life) waits(t *testing.T, why ...string) {
 	require.False(t, l.proved())
 }
 
-// TestDamagedSnapshotIsMended by the member that has what is needed, be it little or much. A member that is behind is
-// asked in vain, and one that is not there is waited for.
+// TestDamagedSnapshotIsMended shows that a node with a damaged snapshot gets the state of a member whose state is new
+// enough for the node's log. Until there is one, the node waits and asks the members again.
 func TestDamagedSnapshotIsMended(t *testing.T) {
 	for _, has := range []uint64{20, 22, 25, 30} {
 		synctest.Test(t, func(t *testing.T) {
@@ -152,7 +153,8 @@ func TestDamagedSnapshotIsMended(t *testing.T) {
 	}
 }
 
-// TestStateOfAMemberThatIsNotKnown: the members have changed since this node heard of them.
+// TestStateOfAMemberThatIsNotKnown shows that a node gets the state of a member whose new address it learns from
+// another member.
 func TestStateOfAMemberThatIsNotKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRotten(t, 3)
@@ -169,7 +171,8 @@ func TestStateOfAMemberThatIsNotKnown(t *testing.T) {
 	})
 }
 
-// TestNobodyHasTheState: the node ends as soon as all others say so, and not while one of them may come.
+// TestNobodyHasTheState shows that a node ends as soon as all other members have said that they cannot send the state,
+// and not while one of them is down.
 func TestNobodyHasTheState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRotten(t, 3)
@@ -191,7 +194,7 @@ func TestNobodyHasTheState(t *testing.T) {
 	})
 }
 
-// TestTwoOfThreeAreMended by the third, at once.
+// TestTwoOfThreeAreMended shows that two members get the state of the third at the same time.
 func TestTwoOfThreeAreMended(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRotten(t, 3)
@@ -207,7 +210,8 @@ func TestTwoOfThreeAreMended(t *testing.T) {
 	})
 }
 
-// TestLoneNodeIsNotMended: a lone node knows no other member that it could ask.
+// TestLoneNodeIsNotMended shows that a node that knows no other member ends at once, also if its contact is its own
+// address.
 func TestLoneNodeIsNotMended(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, begun := newRotten(t, 1), time.Now()
@@ -223,7 +227,8 @@ func TestLoneNodeIsNotMended(t *testing.T) {
 	})
 }
 
-// TestRemovedNodeIsNotMended, and finds out that it was removed.
+// TestRemovedNodeIsNotMended shows that a removed node gets no state. It learns that it was removed if it knows that it
+// was a member, and waits otherwise.
 func TestRemovedNodeIsNotMended(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRotten(t, 3)
@@ -246,7 +251,7 @@ func TestRemovedNodeIsNotMended(t *testing.T) {
 	})
 }
 
-// badStream is a state that does not come as was said.
+// badStream is the stream of a state. Each read takes pause, and err, if set, replaces io.EOF.
 type badStream struct {
 	io.Reader
 	pause time.Duration
@@ -264,8 +269,8 @@ func (b *badStream) Read(p []byte) (int, error) {
 
 func (*badStream) Close() error { return nil }
 
-// TestStatesThatAreNotWhole are not believed, and the next member is asked. A member that never gets ready, or sends
-// without end, or slowly, costs minutes.
+// TestStatesThatAreNotWhole shows that a state that is incomplete, slow or of no use is dropped, and the next member is
+// asked, within minutes.
 func TestStatesThatAreNotWhole(t *testing.T) {
 	for name, row := range map[string]struct {
 		alter func(*store.Snapshot)
@@ -317,7 +322,7 @@ func TestStatesThatAreNotWhole(t *testing.T) {
 	}
 }
 
-// TestMendingEndsWithTheNode also while a state comes.
+// TestMendingEndsWithTheNode shows that EnterCluster ends at once with its context, also while a state is received.
 func TestMendingEndsWithTheNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRotten(t, 2)
@@ -338,7 +343,7 @@ func TestMendingEndsWithTheNode(t *testing.T) {
 	})
 }
 
-// TestLargeState may take longer than the limit for a small one.
+// TestLargeState shows that a large state may take longer than stateTimeout.
 func TestLargeState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const size = 48 << 20
