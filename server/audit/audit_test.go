@@ -19,7 +19,7 @@ import (
 	"github.com/holdfast/holdfast/fsm/event"
 )
 
-// at is the instant of most changes of these tests.
+// at is the Unix time in milliseconds of most changes in these tests.
 const at = int64(1_790_000_000_123)
 
 func changed(key, owner, what string) event.LockChange {
@@ -38,7 +38,7 @@ func opened(t *testing.T, path string, change func(c *Config)) *Log {
 	return l
 }
 
-// told are the lines of files, without the times of what nodes say.
+// told returns the lines of files, all of which must be readable.
 func told(t *testing.T, paths ...string) []Line {
 	t.Helper()
 	trail := trailOf(t, paths...)
@@ -59,7 +59,7 @@ func trailOf(t *testing.T, paths ...string) Trail {
 	return trail
 }
 
-// events are the lines in short, those of the log alone.
+// events returns the lines of the replicated log in short, without those of a node itself.
 func events(lines []Line) (all []string) {
 	for _, l := range lines {
 		if l.Run == 0 {
@@ -69,7 +69,7 @@ func events(lines []Line) (all []string) {
 	return all
 }
 
-// TestLines: what is written is read, whatever is in keys and owners.
+// TestLines shows that lines are read as they were written, whatever bytes keys and owners have.
 func TestLines(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.log")
 	l := opened(t, path, nil)
@@ -109,8 +109,8 @@ func TestLines(t *testing.T) {
 	require.Equal(t, os.FileMode(0o600), info.Mode())
 }
 
-// TestAppliedAgain: a node that starts again applies entries again. It writes those lines that the file lacks, and of a
-// line that it was about to write when it ended, the whole.
+// TestAppliedAgain shows that a node that applies entries again after a restart writes only the lines that its file
+// lacks. A line that was cut off when the process ended is written whole.
 func TestAppliedAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.log")
 	apply := func(l *Log, cluster string, from, to uint64) {
@@ -138,14 +138,15 @@ func TestAppliedAgain(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, len(want), bytes.Count(text, []byte(`"kind":"native"`))-1, "a line was written twice")
 
-	// Another cluster, as after a restore, begins at lower indexes.
+	// Another cluster, as after a restore, has lower indexes.
 	apply(opened(t, path, nil), "c0", 2, 3)
 	got := events(trailOf(t, path).Lines)
 	require.Len(t, got, len(want)+4)
 	require.Contains(t, got, "c0 2.0 granted k a")
 }
 
-// TestDoubles: a line that several nodes wrote is one, and says who the client is if one of the nodes knows.
+// TestDoubles shows that a line that several nodes have written is read once, with the client's address if one of the
+// nodes knows it.
 func TestDoubles(t *testing.T) {
 	dir := t.TempDir()
 	var paths []string
@@ -166,7 +167,7 @@ func TestDoubles(t *testing.T) {
 	require.Equal(t, lines, told(t, paths[1], paths[2], paths[0], paths[1]))
 }
 
-// gate is an output that blocks until it is opened, and fails while fails is set.
+// gate is an output that blocks until open is closed, and fails while fails is set.
 type gate struct {
 	open  chan struct{}
 	fails atomic.Bool
@@ -189,8 +190,8 @@ func (g *gate) lines(t *testing.T) []Line {
 	return trail.Lines
 }
 
-// TestNothingWaits: while nobody takes the lines, a bounded number of them waits. The others are counted, in the
-// figures and in a line.
+// TestNothingWaits shows that while the output blocks, a bounded number of lines waits. The others are counted, in
+// Dropped and in a line.
 func TestNothingWaits(t *testing.T) {
 	g := &gate{open: make(chan struct{})}
 	l := opened(t, Stdout, func(c *Config) { c.Stdout = g })
@@ -220,7 +221,7 @@ func TestNothingWaits(t *testing.T) {
 	require.EqualValues(t, len(lines), l.Lines())
 }
 
-// TestCloseGivesUp: a node ends although nobody takes its last lines.
+// TestCloseGivesUp shows that Close returns even if the output does not take the last lines.
 func TestCloseGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &gate{open: make(chan struct{})}
@@ -231,7 +232,8 @@ func TestCloseGivesUp(t *testing.T) {
 	})
 }
 
-// TestOmitted: what the state machine did not tell of an entry is counted, and told before the next lines.
+// TestOmitted shows that changes of an entry that the state machine did not report are recorded in a line, and end a
+// span of the trail.
 func TestOmitted(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.log")
 	for range 2 { // the second applies the entry again
@@ -245,8 +247,8 @@ func TestOmitted(t *testing.T) {
 	require.Len(t, trail.Spans, 2)
 }
 
-// TestWriteFails: what a full disk did not take is counted, and told before the next lines that there is room for: a
-// reader must not take the lines on both sides for all.
+// TestWriteFails shows that lines that a full disk did not take are counted, and recorded in a line before the next
+// ones, since a reader must not take the trail for complete.
 func TestWriteFails(t *testing.T) { synctest.Test(t, testWriteFails) }
 
 func testWriteFails(t *testing.T) {
@@ -284,7 +286,7 @@ func testWriteFails(t *testing.T) {
 	}, trail.Spans)
 }
 
-// TestTold: that nobody takes the lines is told once, while they wait.
+// TestTold shows that a blocked output is logged once, while lines wait.
 func TestTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		logged, g := make(channel, 100), &gate{open: make(chan struct{})}
@@ -305,8 +307,8 @@ func TestTold(t *testing.T) {
 	})
 }
 
-// TestRotation: all files together keep to their limit, the newest lines stay, no file ends within a line, and each file
-// says which locks it has.
+// TestRotation shows that all files together stay within their limit, the newest lines are kept, no file ends within a
+// line, and each file names the patterns of its locks.
 func TestRotation(t *testing.T) {
 	const most = 8 << 20
 	path := filepath.Join(t.TempDir(), "audit.log")
@@ -347,8 +349,8 @@ func TestRotation(t *testing.T) {
 	require.Equal(t, index, lines[len(events(lines))-1].Index)
 }
 
-// TestPatterns: only the locks that are asked for are written, and what happened to all of a database. Places in an
-// entry count the others, so that the lines of a node with other patterns have the same.
+// TestPatterns shows that the changes of matching locks are written, and those of a whole database. The numbers of
+// lines within an entry count the others, too, so that nodes with different patterns number them alike.
 func TestPatterns(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.log")
 	l := opened(t, path, func(c *Config) { c.Patterns = []string{"jobs:*", "[ab]"} })
@@ -367,7 +369,7 @@ func TestPatterns(t *testing.T) {
 	require.Equal(t, 1, strings.Count(string(text), Started))
 }
 
-// TestClientsThatLeft: the last connections that have ended are known, and not more of them.
+// TestClientsThatLeft shows that a bounded number of ended connections is remembered, the latest.
 func TestClientsThatLeft(t *testing.T) {
 	l := &Log{}
 	for conn := range int64(maxEndedClients + 10) {
@@ -382,7 +384,7 @@ func TestClientsThatLeft(t *testing.T) {
 	require.Equal(t, `,"addr":"b","user":"u"`, l.clients.known[1])
 }
 
-// TestNilLog: a node without an audit log has the same calls.
+// TestNilLog shows that the methods of a nil Log do nothing.
 func TestNilLog(t *testing.T) {
 	var l *Log
 	l.Begin("c")

@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// BenchmarkChange measures a change, from the entry to the write, in entries of 64.
+// BenchmarkChange measures one change of a lock, from the event to the write, with 64 changes in an entry.
 func BenchmarkChange(b *testing.B) {
 	l := &Log{room: waitingBytes, out: &pipe{io.Discard}, wake: make(chan struct{}, 1), full: make(chan struct{}, 1)}
 	w := &writer{Log: l}
@@ -33,9 +33,9 @@ func BenchmarkChange(b *testing.B) {
 	}
 }
 
-// BenchmarkPair measures a pair on a node that applies entries of 16 pairs, and writes their lines to a file or does
-// not audit. Before each entry the caches of the processor are filled with other data, as by the other work of a
-// server.
+// BenchmarkPair measures an acquisition and a release on a node that applies entries of 16 such pairs, with the audit
+// log written to a file, and without an audit log. Before each entry other data fills the caches of the processor, as
+// the other work of a server does.
 func BenchmarkPair(b *testing.B) {
 	for _, name := range []string{"off", "on"} {
 		b.Run(name, func(b *testing.B) {
@@ -83,7 +83,7 @@ func BenchmarkPair(b *testing.B) {
 	}
 }
 
-// auditing is a sink that hands events to a log.
+// auditing is a sink that passes events to a log.
 type auditing struct {
 	heard
 	*Log

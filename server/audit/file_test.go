@@ -19,7 +19,8 @@ import (
 	"github.com/holdfast/holdfast/fsm/event"
 )
 
-// TestFileMovedByOthers: when another program renames or removes the file, the lines go on in a new one.
+// TestFileMovedByOthers shows that if another program renames, removes or truncates the file, later lines are in a new
+// file, or in the truncated one.
 func TestFileMovedByOthers(t *testing.T) { synctest.Test(t, testFileMovedByOthers) }
 
 func testFileMovedByOthers(t *testing.T) {
@@ -49,8 +50,8 @@ func testFileMovedByOthers(t *testing.T) {
 	require.Zero(t, l.Dropped())
 }
 
-// TestRotationFails: when a file cannot be renamed, the lines go on in the file, no older file is lost, and a minute
-// later the files are rotated.
+// TestRotationFails shows that if a file cannot be renamed, lines are appended to the current one, no older file is
+// lost, and the rotation is repeated after rotateEvery.
 func TestRotationFails(t *testing.T) {
 	for _, blocked := range []int{0, FileCount - 1} {
 		t.Run(fmt.Sprint(blocked), func(t *testing.T) {
@@ -106,7 +107,7 @@ func testRotationFails(t *testing.T, blocked int) {
 	require.Len(t, events(trailOf(t, append(paths, path)...).Lines), int(index))
 }
 
-// TestRotationInterrupted: the file of a process that was killed within a rotation is written on.
+// TestRotationInterrupted shows that a process continues the file of one that was killed during a rotation.
 func TestRotationInterrupted(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.log")
 	l := opened(t, path, nil)
@@ -119,8 +120,8 @@ func TestRotationInterrupted(t *testing.T) {
 	require.NoFileExists(t, path+".0")
 }
 
-// TestRefusedFiles: the log follows no symbolic link, does not wait for a named pipe, and does not write the file of
-// another process.
+// TestRefusedFiles shows that the log does not follow symbolic links, does not wait for a named pipe, and does not
+// write to the file of another process.
 func TestRefusedFiles(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.log")
 	refused := func(want string) {
@@ -155,7 +156,7 @@ func TestRefusedFiles(t *testing.T) {
 	require.ErrorContains(t, Check(filepath.Join(path, "x")), "not a directory")
 }
 
-// TestLastMark: the last line of the log is found before whatever follows it.
+// TestLastMark shows that lastMark finds the last line of the replicated log, whatever follows it.
 func TestLastMark(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.log")
 	l := opened(t, path, nil)

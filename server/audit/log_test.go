@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast/holdfast/fsm/event"
 )
 
-// frozenLog is a log that blocks within a line.
+// frozenLog is a log handler that blocks within Handle until release is closed.
 type frozenLog struct {
 	slog.Handler
 	entered, release chan struct{}
@@ -25,7 +25,7 @@ func (f *frozenLog) Handle(context.Context, slog.Record) error {
 	return nil
 }
 
-// TestFrozenLog: while the node's log takes no line, entries are applied, and their lines wait.
+// TestFrozenLog shows that while the node's own log blocks, entries are applied, and their audit lines wait.
 func TestFrozenLog(t *testing.T) {
 	frozen := &frozenLog{entered: make(chan struct{}), release: make(chan struct{})}
 	g := &gate{open: make(chan struct{})}
@@ -50,7 +50,7 @@ func TestFrozenLog(t *testing.T) {
 	require.Contains(t, g.String(), LoginRefused)
 }
 
-// TestPatternOfLongKey: the changes of a key that takes too long to match are written.
+// TestPatternOfLongKey shows that the changes of a key are written if matching it takes too long.
 func TestPatternOfLongKey(t *testing.T) {
 	l := &Log{config: Config{Patterns: []string{"jobs:*z*y*x*"}}}
 	require.True(t, l.isWanted("jobs:zyx"))

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast/holdfast/fsm/event"
 )
 
-// TestHolds: who held a lock from when until when.
+// TestHolds shows that Holds returns who held a lock, and from when until when.
 func TestHolds(t *testing.T) {
 	line := func(second int64, index uint64, what, owner string, fence int64) Line {
 		return Line{
@@ -60,8 +60,8 @@ func TestHolds(t *testing.T) {
 	require.Equal(t, []string{"b"}, held(99))
 }
 
-// trailOfNodes reads what nodes wrote: lines of `second cluster index event key owner`, with more members as JSON
-// behind.
+// trailOfNodes reads the files of nodes. A line is `second cluster index event key owner`, followed by further fields
+// as JSON.
 func trailOfNodes(t *testing.T, nodes ...string) *Trail {
 	t.Helper()
 	var from []io.Reader
@@ -91,8 +91,8 @@ func trailOfNodes(t *testing.T, nodes ...string) *Trail {
 	return &trail
 }
 
-// TestHoldsOfPartialFiles: what is missing in the files makes holds uncertain, and none is said to go on beside another
-// that excludes it.
+// TestHoldsOfPartialFiles shows that lines that are missing in the files make holds uncertain, and that no hold is
+// reported to continue beside another one that excludes it.
 func TestHoldsOfPartialFiles(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -236,7 +236,8 @@ func TestHoldsOfPartialFiles(t *testing.T) {
 	}
 }
 
-// TestCovers: the files cover the times between lines of one node, but those in which lines were not written.
+// TestCovers shows that the files cover the times between the lines of a node, except those in which lines were
+// dropped.
 func TestCovers(t *testing.T) {
 	one := "10 c 1 granted k a\n 20 c 2 released k a\n 21 c 0 dropped {\"run\":1,\"node\":\"n1\"}\n 30 c 7 granted k b\n" +
 		"40 c 8 released k b\n 99 c 0 login-refused {\"run\":1,\"node\":\"n1\"}"
@@ -258,7 +259,7 @@ func TestCovers(t *testing.T) {
 
 func allLocks(*Span) bool { return true }
 
-// TestCoversByIndex: two files whose times overlap do not cover the entries between them.
+// TestCoversByIndex shows that two files whose times overlap do not cover the entries between them.
 func TestCoversByIndex(t *testing.T) {
 	const one = "10 c 1 granted k a\n 20 c 50 released k a"
 	for first, want := range map[int]bool{49: true, 50: false, 51: false, 90: false} {
@@ -268,7 +269,7 @@ func TestCoversByIndex(t *testing.T) {
 	}
 }
 
-// TestCoversSomeLocks: a file covers the locks that its node wrote. One lock of another says nothing of those.
+// TestCoversSomeLocks shows that a file covers only the locks that match the patterns of its node.
 func TestCoversSomeLocks(t *testing.T) {
 	started := func(locks string) string {
 		return fmt.Sprintf("0 c 0 started {\"run\":1,\"text\":%q}\n", locks)
@@ -305,8 +306,8 @@ func TestCoversSomeLocks(t *testing.T) {
 	require.NotContains(t, cutOff.Spans[0].Locks, "y", "what may be the half of a pattern")
 }
 
-// TestCoversDamaged: a file does not cover the time around a damaged line, unless the process ended there and wrote the
-// line again. Lines of others are no damage.
+// TestCoversDamaged shows that a file does not cover the time around a damaged line, unless the process ended there and
+// wrote the line again. Lines of other logs in the file are no damage.
 func TestCoversDamaged(t *testing.T) {
 	line := func(second, index int) string {
 		return fmt.Sprintf(`{"time":"2026-01-01T00:00:%02dZ","cluster":"c","index":%d,"event":"granted","key":"k"}`, second,
@@ -328,8 +329,8 @@ func TestCoversDamaged(t *testing.T) {
 	}
 }
 
-// TestReadHostile: lines that are too long are counted and cost no memory, and a place of the log with two stories has
-// both.
+// TestReadHostile shows that lines that are too long or malformed are counted, and that two different lines with the
+// same index and number are both kept.
 func TestReadHostile(t *testing.T) {
 	long := `{"event":"granted","key":"` + strings.Repeat("k", 1<<20) + "\"}\n"
 	good := `{"time":"2026-01-01T00:00:00Z","cluster":"c","index":1,"event":"granted","key":"k","owner":"a"}` + "\n"

@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
-// The scripts of lock libraries, in short: Redlock's, and those of Redisson's locks and read-write locks.
+// These are the scripts of lock libraries, shortened: Redlock, and Redisson's locks and read-write locks.
 const (
 	compareAndDelete = `if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) end return 0`
 	compareAndExtend = `if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('pexpire',KEYS[1],ARGV[2]) end`
@@ -48,8 +48,8 @@ if redis.call('hlen',KEYS[1])==1 then redis.call('del',KEYS[1]) else redis.call(
 	undone = `redis.call('set',KEYS[1],ARGV[2],'NX','PX',ARGV[1]) redis.call('del',KEYS[1]) redis.call('nosuch')`
 )
 
-// stockRun is a node that audits, a second one that goes through snapshots, and a third that does not audit. A reader
-// follows the lines.
+// stockRun has a node that audits, a second one that is restored from snapshots, and a third that does not audit. The
+// reader follows the audit lines.
 type stockRun struct {
 	*testing.T
 	*rand.Rand
@@ -77,7 +77,7 @@ func newStockRun(t *testing.T, seed uint64) *stockRun {
 	return r
 }
 
-// heard is a sink that hears events alone.
+// heard is a sink that keeps the events only.
 type heard struct{ events []event.Event }
 
 func (h *heard) Wanted(protocol.Incarnation, uint64) bool                  { return false }
@@ -95,7 +95,8 @@ func words(conn int64, db int, line ...string) []byte {
 
 var tickets uint64 // of requests that may wait
 
-// apply applies a batch, and has the reader follow. Each line is of a hold that has begun and not ended, or begins one.
+// apply applies a batch on all nodes, and has the reader follow the lines. A line must begin a hold, or be of one that
+// has begun and not ended.
 func (r *stockRun) apply(body []byte) {
 	r.index++
 	w := protocol.NewEntry(nil, protocol.EntryVersion, r.nowMillis, wallOffset, protocol.EntryLimits{})
@@ -139,7 +140,7 @@ func (r *stockRun) read(db int, line ...string) protocol.Value {
 	return replies[0]
 }
 
-// holders are those of native locks, and of the keys that are stock locks, by their values now.
+// holders returns the holders of native locks, and those of the stock locks by the present values of their keys.
 func (r *stockRun) holders() (all []string) {
 	for _, row := range r.read(0, "lock.list", "count", "1000").Elems[1].Elems {
 		key, db := row.Elems[1].Str, int(row.Elems[3].Num)
@@ -162,7 +163,7 @@ func (r *stockRun) holders() (all []string) {
 	return all
 }
 
-// open are the holds that the reader knows no end of.
+// open returns the holds of which the reader knows no end.
 func (r *stockRun) open() (all []string) {
 	for id, owners := range r.reader.open {
 		for owner := range owners {
@@ -175,7 +176,7 @@ func (r *stockRun) open() (all []string) {
 
 func (r *stockRun) pick(words ...string) string { return words[r.IntN(len(words))] }
 
-// native is a command for native locks.
+// native returns a random command for native locks.
 func (r *stockRun) native() []string {
 	lock, owner, lease := r.pick("n1", "n2"), r.pick("t1", "t2"), strconv.Itoa(1+r.IntN(3000))
 	session := "0"
@@ -204,7 +205,7 @@ func (r *stockRun) native() []string {
 	return all[r.IntN(len(all))]
 }
 
-// line is a command that takes, renews, releases or takes away a stock lock, or does something else to its key.
+// line returns a random command that acquires, renews, releases or breaks a stock lock, or changes its key otherwise.
 func (r *stockRun) line() []string {
 	long := strings.Repeat("x", 1100)
 	key, other := r.pick("a", "b", "c"), r.pick("a", "b", "c", long+"1", long+"2")
@@ -273,9 +274,9 @@ func (r *stockRun) line() []string {
 	return all[r.IntN(len(all))]
 }
 
-// TestLocksAsRead: whatever commands do to locks, the lines say of each index who holds them, as LOCK.LIST and the
-// values of the keys do, with one line for each beginning and each end; on all nodes; and who audits has the state of
-// who does not.
+// TestLocksAsRead shows that after each entry the audit lines have the same holders as LOCK.LIST and the values of the
+// keys, with one line for each beginning and each end. Nodes write the same lines, and a node that audits has the same
+// state as one that does not.
 func TestLocksAsRead(t *testing.T) {
 	seeds, steps := uint64(12), 600
 	if testing.Short() {
@@ -323,8 +324,8 @@ func TestLocksAsRead(t *testing.T) {
 	}
 }
 
-// TestCrowdsAsRead: the holds of a database with more keys than a flush looks at end, and those of a hash with more
-// owners than are named. So do they after a swap.
+// TestCrowdsAsRead shows that the holds of a database with more keys than a flush names end, as do those of a hash with
+// more owners than are named, also after a swap of databases.
 func TestCrowdsAsRead(t *testing.T) {
 	r := newStockRun(t, 1)
 	var body []byte
@@ -339,7 +340,7 @@ func TestCrowdsAsRead(t *testing.T) {
 		}
 	}
 	r.apply(append(words(1, 1, "eval", redissonLock, "1", "h", "60000", "me"), words(1, 1, fields...)...))
-	readers := []string{"hset", "m"} // with the mode and its owner as many as are named, and the mode beside
+	readers := []string{"hset", "m"} // as many fields as are named, besides the mode
 	for i := range 99 {
 		readers = append(readers, fmt.Sprint("o", i), "1")
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast/holdfast/fsm/event"
 )
 
-// syslogd is a socket as the syslog daemon has one.
+// syslogd listens on a socket as the syslog daemon does.
 func syslogd(t *testing.T, path string) net.Conn {
 	t.Helper()
 	d, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
@@ -29,7 +29,7 @@ func syslogd(t *testing.T, path string) net.Conn {
 
 var syslogMessage = regexp.MustCompile(`^<86>\w{3} [ \d]\d \d\d:\d\d:\d\d holdfast\[\d+\]: (\{.*\})\n$`)
 
-// received are the lines of the next messages.
+// received returns the lines of the next messages.
 func received(t *testing.T, d net.Conn, messages int) (lines []Line) {
 	t.Helper()
 	buffer := make([]byte, 1<<16)
@@ -45,7 +45,7 @@ func received(t *testing.T, d net.Conn, messages int) (lines []Line) {
 	return lines
 }
 
-// openedSyslog is a log to a daemon, and the messages of the node's log.
+// openedSyslog returns a log that writes to a syslog daemon, and a channel with the lines of the node's own log.
 func openedSyslog(t *testing.T, path string) (*Log, channel) {
 	t.Helper()
 	to := make(channel, 100)
@@ -66,7 +66,8 @@ func (c channel) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// TestSyslog: each line is a message. Lines wait for a daemon that is away, and none is lost when it has started again.
+// TestSyslog shows that each line of the audit log is one message. While the daemon is down, lines wait, and none is
+// lost when it is up again.
 func TestSyslog(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	_, err := openSyslog("unixgram", path, nil, nil)
@@ -91,8 +92,8 @@ func TestSyslog(t *testing.T) {
 	require.Zero(t, l.Dropped())
 }
 
-// TestSyslogAway: while the daemon is away a bounded number of lines waits. All that were not written are counted, not
-// those that were, and the node ends without them.
+// TestSyslogAway shows that while the daemon is down a bounded number of lines waits. Exactly those that were not
+// written are counted as dropped, and Close does not wait for the daemon.
 func TestSyslogAway(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	d := syslogd(t, path)
@@ -116,7 +117,8 @@ func TestSyslogAway(t *testing.T) {
 	require.EqualValues(t, all+1, l.Lines()+l.Dropped())
 }
 
-// TestSyslogMessageTooLong: what the socket never takes is an error, and holds up no other line.
+// TestSyslogMessageTooLong shows that a message that is too long for the socket is an error, and that later lines are
+// written.
 func TestSyslogMessageTooLong(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	d := syslogd(t, path)
@@ -128,8 +130,8 @@ func TestSyslogMessageTooLong(t *testing.T) {
 	received(t, d, 2)
 }
 
-// TestSyslogCountsDroppedOnce: a line that the socket never takes is counted by one line "dropped", also if the line
-// behind it is not taken either, and the lines beside it are not.
+// TestSyslogCountsDroppedOnce shows that lines that are too long for the socket are counted by lines with the event
+// Dropped, each once, even if two follow each other, and that the lines beside them are written.
 func TestSyslogCountsDroppedOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	d := syslogd(t, path)
