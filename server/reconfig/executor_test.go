@@ -14,18 +14,18 @@ import (
 	"github.com/holdfast/holdfast/server/members"
 )
 
-// cell is a cluster of nodes that share one world, with what goes wrong in it.
+// cell is a cluster of nodes that share one world, in which changes and replies can fail.
 type cell struct {
 	mu sync.Mutex
 	world
 	t        *testing.T
 	services map[string]*Service // by ID
 	taken    []AppliedStep
-	// before, after are called around each change; an error is the change's.
+	// before and after are called around each change. The error of either is the result of the change.
 	before, after func(Action) error
-	// lost are the nodes whose replies to others get lost.
+	// lost has the nodes whose replies to others are lost.
 	lost map[string]bool
-	// died is when nodes last answered, by ID. It takes the leader a while to call them silent.
+	// died has the times at which nodes last answered, by ID. The leader reports them as silent a little later.
 	died map[string]time.Time
 }
 
@@ -113,7 +113,7 @@ func (c *cell) set(f func()) {
 
 func (c *cell) lead(id string) { c.Self, c.Leader = id, id }
 
-// ask asks the service of a node, for ten seconds at most.
+// ask sends a request to the service of a node, with a timeout of ten seconds.
 func (c *cell) ask(at, line string) ([]string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -145,7 +145,8 @@ func TestAnyNodeTakesARequest(t *testing.T) {
 	})
 }
 
-// A leader that dies in the middle: the next one goes on, whether the step was taken or not.
+// TestALeaderIsLostInTheMiddle shows that if the leader dies during a request, the next leader completes it, whether or
+// not the last step was done.
 func TestALeaderIsLostInTheMiddle(t *testing.T) {
 	for _, taken := range []bool{false, true} {
 		bubble(t, "n1* n2 n3 n4-", func(t *testing.T, c *cell) {
@@ -169,7 +170,8 @@ func TestALeaderIsLostInTheMiddle(t *testing.T) {
 	}
 }
 
-// A leader that loses its leadership but lives says where to go on.
+// TestALeaderStepsDownInTheMiddle shows that a leader that loses the leadership but is up returns the next leader,
+// which completes the request.
 func TestALeaderStepsDownInTheMiddle(t *testing.T) {
 	bubble(t, "n1* n2 n3 n4-", func(t *testing.T, c *cell) {
 		c.before = func(do Action) error {
@@ -188,7 +190,8 @@ func TestALeaderStepsDownInTheMiddle(t *testing.T) {
 	})
 }
 
-// Another change comes between the look and the change: the step is decided anew.
+// TestNoStepOnAnotherConfiguration shows that a step is decided again if the configuration has changed since it was
+// decided.
 func TestNoStepOnAnotherConfiguration(t *testing.T) {
 	bubble(t, "n1* n2 n3 n4", func(t *testing.T, c *cell) {
 		raced := false
@@ -208,7 +211,8 @@ func TestNoStepOnAnotherConfiguration(t *testing.T) {
 	})
 }
 
-// A member that has not been heard of for a moment is waited for.
+// TestARefusalForSilenceIsNotHasty shows that a request waits a little for a member that has just become silent, before
+// it is refused.
 func TestARefusalForSilenceIsNotHasty(t *testing.T) {
 	bubble(t, "n1* n2? n3", func(t *testing.T, c *cell) {
 		go func() {
@@ -245,7 +249,7 @@ func TestNoLeader(t *testing.T) {
 	})
 }
 
-// A node that was removed goes on until who asked has the answer, and no longer than it is told.
+// TestDrain shows that a removed node runs until its client has the reply, and no longer than the context allows.
 func TestDrain(t *testing.T) {
 	bubble(t, "n1* n2 n3", func(t *testing.T, c *cell) {
 		began, hang := time.Now(), make(chan struct{})
@@ -267,7 +271,7 @@ func TestDrain(t *testing.T) {
 	})
 }
 
-// Nothing is decided while the configuration is not committed.
+// TestAChangeUnderWayIsWaitedFor shows that no step is decided before the latest configuration is committed.
 func TestAChangeUnderWayIsWaitedFor(t *testing.T) {
 	bubble(t, "n1* n2 n3", func(t *testing.T, c *cell) {
 		c.Changing = true
@@ -297,7 +301,7 @@ func TestOneRequestAtATime(t *testing.T) {
 	})
 }
 
-// A voter that died a moment ago does not count as one that answers.
+// TestVoterDiedAMomentAgo shows that a voter that has just died does not count as one that answers.
 func TestVoterDiedAMomentAgo(t *testing.T) {
 	for _, line := range []string{"remove n2", "demote n2", "remove n1"} {
 		bubble(t, "n1* n2 n3", func(t *testing.T, c *cell) {
@@ -310,7 +314,7 @@ func TestVoterDiedAMomentAgo(t *testing.T) {
 	}
 }
 
-// A member that lags does not keep others waiting.
+// TestWhoLagsHoldsUpNobody shows that a request that waits for a member that lags does not delay other requests.
 func TestWhoLagsHoldsUpNobody(t *testing.T) {
 	bubble(t, "n1* n2 n3 n4-~", func(t *testing.T, c *cell) {
 		began := time.Now()

@@ -12,14 +12,15 @@ import (
 	"github.com/holdfast/holdfast/server/members"
 )
 
-// TestPolicy plays testdata/policy.txt. The words:
+// TestPolicy plays testdata/policy.txt. A line is one of
 //
 //	members n1* n2 n3? n4- n5-~   n1 leads, n3 does not answer, n4 has no vote, n5 lags
-//	members n1* n2! n3!!          n2 differs from the others, n3 is in quarantine therefore
+//	members n1* n2! n3!!          the states of n2 and n3 differ from the others, and n3 is in quarantine
 //	members n1*= n2=              the IDs are the names
-//	remove n3 force               a request, and below it the steps that it takes, one a line
+//	remove n3 force               a request; the steps that it takes follow, one a line
 //
-// An address is the name with a port unless the line says "at". What the requests did is there for the next line.
+// An address is the name with a port unless the line has "at". Each request begins with the cluster that the last one
+// left.
 func TestPolicy(t *testing.T) {
 	protocoltest.Transcripts(t, "testdata/policy.txt", func(t *testing.T, script []byte) []byte {
 		var out bytes.Buffer
@@ -44,7 +45,7 @@ func TestPolicy(t *testing.T) {
 	})
 }
 
-// world is a cluster without time: what a step does is done at once.
+// world is a cluster in which each step takes effect at once.
 type world struct {
 	View
 	lags map[string]bool
@@ -77,7 +78,7 @@ func newWorld(t *testing.T, line string) world {
 	return w
 }
 
-// requestOf reads a request: an operation, names, and words with a meaning.
+// requestOf parses a request: an operation, names, and options.
 func requestOf(t *testing.T, line string) Request {
 	words := strings.Fields(line)
 	q := Request{Op: Op(words[0])}
@@ -105,7 +106,7 @@ func requestOf(t *testing.T, line string) Request {
 	return q
 }
 
-// play carries a request out as an executor does, and returns a line for each step.
+// play runs a request as an executor does, and returns a line for each step.
 func (w *world) play(q Request) (lines []string) {
 	q = w.Pin(q)
 	for range maxSteps {
@@ -134,7 +135,7 @@ func (w *world) play(q Request) (lines []string) {
 	return append(lines, "there is no end")
 }
 
-// take does what a step says.
+// take applies a step.
 func (w *world) take(s Step) {
 	n, all := w.Nodes[s.Member.ID], w.Members
 	switch s.Do {
@@ -148,7 +149,7 @@ func (w *world) take(s Step) {
 	case HandOver:
 		w.Self, w.Leader = s.Member.ID, s.Member.ID
 		for id, n := range w.Nodes {
-			n.Pace = PaceUnknown // another leader has not looked
+			n.Pace = PaceUnknown // another leader has not measured it
 			w.Nodes[id] = n
 		}
 		return
@@ -170,7 +171,7 @@ func (w *world) take(s Step) {
 	}
 }
 
-// String is the cluster in the words of a transcript.
+// String returns the cluster as a line of a transcript.
 func (w *world) String() string {
 	var words []string
 	for _, m := range w.Members {
@@ -189,8 +190,9 @@ func (w *world) String() string {
 	return "members " + strings.Join(words, " ")
 }
 
-// TestAskingAgainCompletes: whatever small cluster, request and moment of a leader's loss: asked again of any voter
-// that answers the request ends as it would have ended, and at no time fewer voters answer than must.
+// TestAskingAgainCompletes shows, for small clusters, requests, and each step after which the leader is lost, that the
+// request ends with the same configuration if it is sent again to any voter that answers. At no time do fewer voters
+// answer than a majority.
 func TestAskingAgainCompletes(t *testing.T) {
 	requests := []string{
 		"remove n1", "remove n2", "remove n3", "remove n4", "demote n1", "demote n2", "promote n4",
@@ -237,7 +239,7 @@ func TestAskingAgainCompletes(t *testing.T) {
 	}
 }
 
-// some takes so many steps, and reports whether there were as many.
+// some takes the given number of steps, and reports whether there were as many.
 func (w *world) some(t *testing.T, q Request, steps int) bool {
 	for range steps {
 		step, refusal := Next(w.View, q)
@@ -254,7 +256,8 @@ func (w *world) some(t *testing.T, q Request, steps int) bool {
 	return true
 }
 
-// An ID may be the name alone. The next member of that name is not taken for it.
+// TestTheNextOfANameIsAnother shows that a pinned request whose member had the bare name as its ID does not apply to a
+// later member of that name.
 func TestTheNextOfANameIsAnother(t *testing.T) {
 	w := newWorld(t, "n1* n2 n3= n4-")
 	remove, replace := w.Pin(requestOf(t, "remove n3")), w.Pin(requestOf(t, "replace n3 n4"))
@@ -273,7 +276,7 @@ func TestRequestsAreBounded(t *testing.T) {
 	require.ErrorContains(t, refusal, "the cluster has 32 members, which is the most")
 }
 
-// TestJoinOfAnOlderRelease: a node that could not read the log is not taken in.
+// TestJoinOfAnOlderRelease shows that a node whose release cannot read the log is not added.
 func TestJoinOfAnOlderRelease(t *testing.T) {
 	for _, c := range []struct {
 		version, can byte
