@@ -29,7 +29,7 @@ func write(t *testing.T, name, text string) string {
 
 func open(c Config) (*Keyring, error) { return Open(c, slog.New(slog.DiscardHandler)) }
 
-// authority signs certificates.
+// authority is a certificate authority.
 type authority struct {
 	*protocoltest.Certificate
 	pem string
@@ -44,7 +44,7 @@ func newAuthority(t *testing.T) *authority {
 	return a
 }
 
-// issue makes a certificate for localhost, and its key.
+// issue returns a certificate for localhost, and its key.
 func (a *authority) issue(t *testing.T, until time.Time) (cert, key string) {
 	t.Helper()
 	return protocoltest.Sign(t, x509.Certificate{
@@ -53,14 +53,15 @@ func (a *authority) issue(t *testing.T, until time.Time) (cert, key string) {
 	}, a.Certificate).PEM(t)
 }
 
-// certificate writes one, and its key.
+// certificate writes a certificate and its key to files, and returns their names.
 func certificate(t *testing.T) (cert, key string) {
 	t.Helper()
 	cert, key = newAuthority(t).issue(t, time.Now().Add(time.Hour))
 	return write(t, "crt", cert), write(t, "key", key)
 }
 
-// TestSecretOfAFile: it is the first line to the letter, whatever system wrote it.
+// TestSecretOfAFile shows that the secret is the first line of a file without its line ending, and that a file with an
+// encoding or characters that are surely a mistake is refused.
 func TestSecretOfAFile(t *testing.T) {
 	for text, want := range map[string]string{
 		"open sesame":         "open sesame",
@@ -107,7 +108,7 @@ func TestSecretOfAFile(t *testing.T) {
 	require.Empty(t, s.Cluster()())
 }
 
-// TestTwoSecretsAtATime: one a line, and no third by mistake.
+// TestTwoSecretsAtATime shows that a file may have two secrets, one a line, and that a third is refused.
 func TestTwoSecretsAtATime(t *testing.T) {
 	file := write(t, "secret", "new one\r\nold one\n\na note, and no password\n")
 	k, err := open(Config{PasswordFile: file, ClusterSecretFile: file})
@@ -122,13 +123,13 @@ func TestTwoSecretsAtATime(t *testing.T) {
 	require.ErrorContains(t, err, "has 3 lines before the first blank one: 2 secrets at a time")
 }
 
-// TestFilesAreBounded: a wrong name does not fill the memory.
+// TestFilesAreBounded shows that a file that is too large is refused, so that a wrong name does not fill the memory.
 func TestFilesAreBounded(t *testing.T) {
 	_, err := open(Config{PasswordFile: write(t, "secret", strings.Repeat("x", maxFileBytes+1))})
 	require.ErrorContains(t, err, "is larger than")
 }
 
-// TestTLSNeedsAllItsParts: half of TLS is refused, where it would mean none.
+// TestTLSNeedsAllItsParts shows that an incomplete TLS configuration is refused, and does not mean a port without TLS.
 func TestTLSNeedsAllItsParts(t *testing.T) {
 	cert, key := certificate(t)
 	none := write(t, "empty", "no PEM\n")
@@ -162,7 +163,7 @@ func TestTLSNeedsAllItsParts(t *testing.T) {
 	}
 }
 
-// TestTLSDemandsCertificates: of clients when there is a CA for them, of nodes always.
+// TestTLSDemandsCertificates shows that clients need certificates if there is a CA for them, and nodes always.
 func TestTLSDemandsCertificates(t *testing.T) {
 	cert, key := certificate(t)
 	k, err := open(Config{TLSCert: cert, TLSKey: key})
@@ -185,7 +186,7 @@ func TestTLSDemandsCertificates(t *testing.T) {
 	require.NotNil(t, peers.ClientCAs)
 }
 
-// Password returns a function that reports whether the default user has a password; nil: none is asked for.
+// Password returns a function that reports whether the default user has a password, or nil if none is required.
 func (k *Keyring) Password() func(given string) bool {
 	if k.Held().Default().TakesAny() {
 		return nil
@@ -193,8 +194,8 @@ func (k *Keyring) Password() func(given string) bool {
 	return func(given string) bool { return k.Current().Authenticate(acl.DefaultUser, given) != nil }
 }
 
-// TestUsersAreReadAgain: who watches is called once for each change, a wrong file is not taken, and no file opens a
-// port that asked for a password.
+// TestUsersAreReadAgain shows that watchers are called once for each change of the users, that a file with errors is
+// not used, and that no reload removes the password of a port that required one.
 func TestUsersAreReadAgain(t *testing.T) {
 	file := write(t, "acl", "user a on >x ~* +@all\n")
 	k, err := open(Config{ACLFile: file, Password: "sesame"})
@@ -230,7 +231,8 @@ func TestUsersAreReadAgain(t *testing.T) {
 	require.ErrorIs(t, k.Load("test"), acl.ErrNoFile)
 }
 
-// TestNodesAreToldFromClients: without a cluster secret, certificates of nodes have a name that clients' lack.
+// TestNodesAreToldFromClients shows that without a cluster secret the certificate of a node must have NodeURI, which
+// those of clients lack.
 func TestNodesAreToldFromClients(t *testing.T) {
 	ca := newAuthority(t)
 	issue := func(uris ...string) (*x509.Certificate, Config) {

@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
-// ring is a keyring over files in a folder, whose clock a test advances.
+// ring is a keyring over files in a folder, with its log.
 type ring struct {
 	*Keyring
 	dir string
@@ -46,14 +46,14 @@ func (r *ring) write(t *testing.T, name, text string) {
 	require.NoError(t, os.WriteFile(r.file(name), []byte(text), 0o600))
 }
 
-// age makes a file look as if it had been written long ago.
+// age sets the time of a file to an hour ago.
 func (r *ring) age(t *testing.T, name string) {
 	t.Helper()
 	old := time.Now().Add(-time.Hour)
 	require.NoError(t, os.Chtimes(r.file(name), old, old))
 }
 
-// wait is a second without the wait.
+// wait makes the next check of the files due at once.
 func (r *ring) wait() { r.due.Store(0) }
 
 func (r *ring) failed() bool {
@@ -61,7 +61,7 @@ func (r *ring) failed() bool {
 	return status.Failed
 }
 
-// lines are the lines of the log since the last call.
+// lines returns the lines of the log since the last call.
 func (r *ring) lines() []string {
 	text := strings.TrimSpace(r.log.Take())
 	if text == "" {
@@ -72,7 +72,8 @@ func (r *ring) lines() []string {
 
 func passwordIn(dir string) Config { return Config{PasswordFile: filepath.Join(dir, "password")} }
 
-// TestPasswordIsReadAgain: by itself a second after the last look at the files, at the latest, or when told.
+// TestPasswordIsReadAgain shows that a changed file is read when it is used a second after the last check, or at once
+// by Reload.
 func TestPasswordIsReadAgain(t *testing.T) {
 	r := newRing(t, map[string]string{"password": "one\n"}, passwordIn)
 	right := r.Password()
@@ -95,7 +96,7 @@ func TestPasswordIsReadAgain(t *testing.T) {
 	require.Len(t, r.lines(), 1, "a reload is logged although nothing changed")
 }
 
-// TestLooksAreRare: a second apart, and what did not change is not read.
+// TestLooksAreRare shows that files are checked once a second at most, and that unchanged files are not read.
 func TestLooksAreRare(t *testing.T) {
 	r := newRing(t, map[string]string{"password": "one\n"}, passwordIn)
 	r.wait()
@@ -107,7 +108,8 @@ func TestLooksAreRare(t *testing.T) {
 	require.True(t, r.parts[0].changed())
 }
 
-// TestChangesThatLeaveNoTrace: of the same length, within the grain of the file's times.
+// TestChangesThatLeaveNoTrace shows that a change that keeps the size and the modification time of a new file is
+// noticed.
 func TestChangesThatLeaveNoTrace(t *testing.T) {
 	r := newRing(t, map[string]string{"password": "one\n"}, passwordIn)
 	r.write(t, "password", "two\n")
@@ -126,7 +128,8 @@ func TestChangesThatLeaveNoTrace(t *testing.T) {
 	require.Len(t, r.lines(), 2, "a file that says the same is no news")
 }
 
-// TestDamagedFilesAreNotTaken: what is in force stays, the log says so once, and the next good file is taken.
+// TestDamagedFilesAreNotTaken shows that if a file cannot be used, the old credentials stay, the error is logged once,
+// and the next good file is used.
 func TestDamagedFilesAreNotTaken(t *testing.T) {
 	r := newRing(t, map[string]string{"password": "one\n"}, passwordIn)
 	for what, damage := range map[string]func(){
@@ -162,7 +165,7 @@ func TestDamagedFilesAreNotTaken(t *testing.T) {
 	}
 }
 
-// TestPartsFailAlone: a damaged certificate does not keep a new password out.
+// TestPartsFailAlone shows that a damaged certificate does not prevent the use of a new password.
 func TestPartsFailAlone(t *testing.T) {
 	cert, key := newAuthority(t).issue(t, time.Now().Add(time.Hour))
 	r := newRing(t, map[string]string{"password": "one\n", "crt": cert, "key": key}, func(dir string) Config {
@@ -185,7 +188,7 @@ func TestPartsFailAlone(t *testing.T) {
 	require.False(t, r.failed())
 }
 
-// TestPipesAreReadOnce: as in --password-file <(pass show holdfast).
+// TestPipesAreReadOnce shows that a pipe is read only once, as in --password-file <(pass show holdfast).
 func TestPipesAreReadOnce(t *testing.T) {
 	from, to, err := os.Pipe()
 	require.NoError(t, err)
@@ -206,7 +209,7 @@ func TestPipesAreReadOnce(t *testing.T) {
 	require.NotContains(t, log.String(), "WARN")
 }
 
-// shake is a handshake of a client that has those authorities, and of the server's side.
+// shake performs a handshake, and returns the client's connection and the error of either side.
 func shake(t *testing.T, server, client *tls.Config) (*tls.Conn, error) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -260,12 +263,13 @@ func tlsIn(dir string) Config {
 		"ca")}
 }
 
-// TestCertificateIsReadAgain: the next handshake has the new certificate, and a half-written pair never shows.
+// TestCertificateIsReadAgain shows that the next handshake uses a new certificate, and that a pair that is incomplete,
+// does not match or has expired is not used.
 func TestCertificateIsReadAgain(t *testing.T) {
 	ca := newAuthority(t)
 	cert, key := ca.issue(t, time.Now().Add(time.Hour))
 	r := newRing(t, map[string]string{"crt": cert, "key": key, "ca": ca.pem}, tlsIn)
-	server := r.ClientTLS() // what the parts of the node were given at the start
+	server := r.ClientTLS() // as the parts of the node have it from the start
 	client := &tls.Config{RootCAs: pool(ca), ServerName: "localhost", Certificates: []tls.Certificate{ca.keyPair(t)}}
 	serial := func() int64 {
 		t.Helper()
@@ -303,8 +307,8 @@ func TestCertificateIsReadAgain(t *testing.T) {
 	require.Contains(t, strings.Join(r.lines(), "\n"), "tls-cert ran out at")
 }
 
-// TestAuthorityIsReadAgain: clients of a removed authority are refused from the next handshake on, a resumed one, too;
-// a file that is cut off removes none.
+// TestAuthorityIsReadAgain shows that clients of a removed authority are refused from the next handshake on, also if
+// they resume a session, and that a truncated file removes no authority.
 func TestAuthorityIsReadAgain(t *testing.T) {
 	older, newer := newAuthority(t), newAuthority(t)
 	cert, key := older.issue(t, time.Now().Add(time.Hour))
@@ -342,7 +346,8 @@ func TestAuthorityIsReadAgain(t *testing.T) {
 	require.Error(t, err)
 }
 
-// TestKubernetesSwap: files are links into a folder that a link names, which is replaced by a rename.
+// TestKubernetesSwap shows that new files are found if, as in Kubernetes, the files are links into a folder behind a
+// link that is replaced by a rename.
 func TestKubernetesSwap(t *testing.T) {
 	ca := newAuthority(t)
 	mount := t.TempDir()
@@ -379,7 +384,7 @@ func TestKubernetesSwap(t *testing.T) {
 	require.NotContains(t, log.String(), "WARN")
 }
 
-// TestHangingDiskHoldsUpOne: the others go on with what is in force.
+// TestHangingDiskHoldsUpOne shows that while one goroutine waits for a slow disk, the others use the old credentials.
 func TestHangingDiskHoldsUpOne(t *testing.T) {
 	r := newRing(t, map[string]string{"password": "one\n"}, passwordIn)
 	release, entered := make(chan struct{}), make(chan struct{})
@@ -398,7 +403,7 @@ func TestHangingDiskHoldsUpOne(t *testing.T) {
 	require.True(t, <-done)
 }
 
-// TestManyAtOnce: looks, reloads and questions of many goroutines, for the race detector.
+// TestManyAtOnce checks, reloads and uses the files concurrently, for the race detector.
 func TestManyAtOnce(t *testing.T) {
 	ca := newAuthority(t)
 	cert, key := ca.issue(t, time.Now().Add(time.Hour))
