@@ -24,10 +24,10 @@ import (
 	"github.com/holdfast/holdfast/server/console"
 )
 
-// oddKey is no UTF-8, and markup beside.
+// oddKey is not valid UTF-8, and has markup.
 const oddKey = "\xff</script><script>alert(1)</script>"
 
-// machine is a state in which some hold locks.
+// machine returns a state with holders of locks.
 func machine(t *testing.T) fsm.Machine {
 	t.Helper()
 	m := fsm.New()
@@ -71,8 +71,8 @@ var consolePaths = []string{
 	"/api/members", "/api/history",
 }
 
-// TestConsoleAccess: what metrics demand is demanded for the page and for each document, and nothing is there where
-// the node has no console.
+// TestConsoleAccess shows that the page and each document need the same authentication as the metrics, and do not exist
+// on a node without a console.
 func TestConsoleAccess(t *testing.T) {
 	secured := consoleServer(t, func(c *Config) { c.Access.Users = openSesame })
 	for _, path := range consolePaths {
@@ -92,7 +92,8 @@ func TestConsoleAccess(t *testing.T) {
 	}
 }
 
-// TestDocuments: a question gets its document, a mistake is told as one, and hostile names come back as they were sent.
+// TestDocuments shows that each valid request gets its document, an invalid one an error, and that hostile names are
+// returned unchanged.
 func TestDocuments(t *testing.T) {
 	s := consoleServer(t, nil)
 	for path, want := range map[string]int{
@@ -142,7 +143,8 @@ func TestDocuments(t *testing.T) {
 	}
 }
 
-// TestNoClusterYet: a node without a cluster says so, and who it is.
+// TestNoClusterYet shows that a node without a cluster returns an error for documents about locks, and serves the page
+// and the members.
 func TestNoClusterYet(t *testing.T) {
 	s := newServer(withConsole(func() fsm.Machine { return nil }))
 	for path, want := range map[string]int{
@@ -157,8 +159,8 @@ func TestNoClusterYet(t *testing.T) {
 	}
 }
 
-// TestQuestionsAreBounded: beyond so many at a time the answer is that the node is busy, and a question that is not
-// answered in time is given up.
+// TestQuestionsAreBounded shows that requests beyond maxQuestions at a time are refused because the node is busy, and
+// that a request that is not answered in time ends.
 func TestQuestionsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hang := make(chan struct{})
@@ -185,7 +187,8 @@ func TestQuestionsAreBounded(t *testing.T) {
 	})
 }
 
-// TestForeignNames: on loopback without a password the port answers under names of this machine only.
+// TestForeignNames shows that on loopback without a password, requests for host names other than this machine's are
+// refused.
 func TestForeignNames(t *testing.T) {
 	at := func(change func(*Config), local, host string) int {
 		r := httptest.NewRequest(http.MethodGet, "/api/locks", nil)
@@ -207,7 +210,8 @@ func TestForeignNames(t *testing.T) {
 	require.Equal(t, 200, at(func(c *Config) { c.Access.Users = openSesame }, "127.0.0.1:8379", "n1.example:8379"))
 }
 
-// TestRightsOfUsers: a user is told what its rights let it ask on the port for clients, and no more.
+// TestRightsOfUsers shows that a user gets the documents that its rights allow by commands on the port for clients, and
+// no others.
 func TestRightsOfUsers(t *testing.T) {
 	var refused []string
 	s := consoleServer(t, func(c *Config) {
@@ -264,8 +268,8 @@ func TestRightsOfUsers(t *testing.T) {
 	}
 }
 
-// TestPageIsWhole: the page asks for nothing but what this port has, has no code in its markup, and its script makes
-// no markup of text.
+// TestPageIsWhole shows that the page loads nothing from elsewhere, has no code in its markup, and that its script does
+// not make markup from text.
 func TestPageIsWhole(t *testing.T) {
 	s := consoleServer(t, nil)
 	w := httptest.NewRecorder()

@@ -20,7 +20,7 @@ import (
 	"github.com/holdfast/holdfast/server/console"
 )
 
-// applied is a state after requests, each at its second.
+// applied returns the state after requests, one a second.
 func applied(t *testing.T, requests ...[]string) fsm.Machine {
 	t.Helper()
 	m := fsm.New()
@@ -34,7 +34,7 @@ func applied(t *testing.T, requests ...[]string) fsm.Machine {
 	return m
 }
 
-// statusExample is a reply to RAFT.STATUS, which a cluster gives in the tests of server/api.
+// statusExample returns a reply to RAFT.STATUS such as a cluster gives in the tests of server/api.
 func statusExample() protocol.Value {
 	word, number := protocol.Bulk, protocol.Integer
 	member := func(name, role string, match, lag int64) protocol.Value {
@@ -57,7 +57,7 @@ func statusExample() protocol.Value {
 		word("members"), protocol.Array(member("n1", "follower", 812, 2), member("n2", "leader", 814, 0)))
 }
 
-// TestExamples: API.md shows what a node answers.
+// TestExamples shows that the examples in API.md are what a node replies.
 func TestExamples(t *testing.T) {
 	document := protocoltest.ReadFile(t, "API.md")
 	synctest.Test(t, func(t *testing.T) {
@@ -87,7 +87,7 @@ func TestExamples(t *testing.T) {
 	})
 }
 
-// example is a document for people: of long arrays of steps the last, and on a line what fits there.
+// example formats a document for readers: of a long array of steps it keeps the last, and it puts on a line what fits.
 func example(t *testing.T, body []byte) string {
 	t.Helper()
 	steps := regexp.MustCompile(`"steps":\[.*,(\{[^{]*\})\]`)
@@ -99,7 +99,7 @@ func example(t *testing.T, body []byte) string {
 	return text + "\n"
 }
 
-// lines is the next value, as it stands behind an indent.
+// lines returns the next value, formatted to follow an indent.
 func lines(t *testing.T, d *json.Decoder, indent string) string {
 	t.Helper()
 	token, err := d.Token()

@@ -45,7 +45,7 @@ func newServer(change func(c *Config)) *Server {
 	return New(c)
 }
 
-// get asks without a connection.
+// get sends a request to the handler, without a connection.
 func get(s *Server, path, password string) (status int, body string) {
 	r := httptest.NewRequest(http.MethodGet, path, nil)
 	if password != "" {
@@ -58,7 +58,8 @@ func get(s *Server, path, password string) (status int, body string) {
 
 func openSesame() *acl.Users { return acl.Only(acl.PasswordOf("open sesame")) }
 
-// TestHealth: the answers have etcd's form, and a stranger is not told why a check failed.
+// TestHealth shows that replies have etcd's format, and that a client that has not authenticated does not get the
+// reason of a failed check.
 func TestHealth(t *testing.T) {
 	broken := newServer(func(c *Config) {
 		c.Ready[1].Run = fails("no leader is known")
@@ -98,7 +99,7 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-// TestCheckRunsOnce: however many ask for a check that hangs, it runs once, and each of them gets an answer.
+// TestCheckRunsOnce shows that if many clients ask for a check that hangs, it runs once, and each client gets a reply.
 func TestCheckRunsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var runs atomic.Int32
@@ -128,7 +129,8 @@ func TestCheckRunsOnce(t *testing.T) {
 	})
 }
 
-// TestAccess: metrics and profiles are for those who may connect as clients, and profiles are there when opened.
+// TestAccess shows that metrics and profiles need authentication if clients do, and that profiles exist only if
+// Profiles is set.
 func TestAccess(t *testing.T) {
 	secured := newServer(func(c *Config) { c.Access.Users, c.Profiles = openSesame, true })
 	for _, path := range []string{"/metrics", "/debug/pprof/", "/debug/pprof/heap", "/debug/pprof/profile?seconds=1"} {
@@ -143,7 +145,7 @@ func TestAccess(t *testing.T) {
 	status, body := get(secured, "/debug/pprof/", "open sesame")
 	require.Equal(t, 200, status)
 	require.Contains(t, body, "goroutine")
-	status, _ = get(secured, "/debug/pprof/cmdline", "open sesame") // has the password
+	status, _ = get(secured, "/debug/pprof/cmdline", "open sesame") // its reply would have the password
 	require.Equal(t, 404, status)
 	r := httptest.NewRequest(http.MethodGet, "/metrics", nil)
 	r.SetBasicAuth("root", "open sesame") // the only user is "default"
@@ -180,7 +182,8 @@ func serve(t *testing.T, s *Server) (addr string) {
 	return ln.Addr().String()
 }
 
-// TestIdleClientsMakeRoom: clients that say nothing keep nobody out, and the end does not wait for them.
+// TestIdleClientsMakeRoom shows that connections that send no request do not keep others out, and do not delay the end
+// of Serve.
 func TestIdleClientsMakeRoom(t *testing.T) {
 	addr := serve(t, newServer(nil))
 	var idle []net.Conn
@@ -208,7 +211,7 @@ func isTimeout(err error) bool {
 	return errors.As(err, &n) && n.Timeout()
 }
 
-// selfSigned is a certificate of loopback for both sides of a connection.
+// selfSigned returns a certificate for the loopback address, for clients and servers, and a pool with it.
 func selfSigned(t *testing.T) (tls.Certificate, *x509.CertPool) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -227,8 +230,8 @@ func selfSigned(t *testing.T) (tls.Certificate, *x509.CertPool) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, roots
 }
 
-// TestClientCertificate: where clients need certificates, a probe that has none learns whether the node is ready, and
-// nothing else.
+// TestClientCertificate shows that where clients need certificates, a probe without one learns whether the node is
+// ready, and nothing else.
 func TestClientCertificate(t *testing.T) {
 	cert, roots := selfSigned(t)
 	fixed := &tls.Config{
