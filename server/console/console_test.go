@@ -19,7 +19,7 @@ import (
 	"github.com/holdfast/holdfast/server/api"
 )
 
-// state is a state machine with its only client.
+// state is a state machine with a single client.
 type state struct {
 	t    testing.TB
 	m    fsm.Machine
@@ -42,13 +42,13 @@ func (s *sink) Done(_ protocol.Incarnation, _ uint64, replies []protocol.Value, 
 }
 func (*sink) Events([]event.Event) {}
 
-// batch appends a word of native locks.
+// append appends a command for native locks to a batch.
 func (s *state) append(body []byte, db int, words ...string) []byte {
 	head := protocol.Head{DB: db, Lock: true, Conn: s.conn, Ticket: s.seq + 1}
 	return protocol.AppendRequest(body, head, words[0], protocoltest.Args(words[1:]))
 }
 
-// apply runs a batch of requests at the present time.
+// apply applies a batch at the present time.
 func (s *state) apply(body []byte) {
 	s.t.Helper()
 	s.seq++
@@ -63,13 +63,13 @@ func (s *state) apply(body []byte) {
 
 func (s *state) do(db int, words ...string) { s.t.Helper(); s.apply(s.append(nil, db, words...)) }
 
-// passes lets time pass.
+// passes advances the time.
 func (s *state) passes(d time.Duration) {
 	s.now += d.Milliseconds()
 	s.apply(protocol.AppendRequest(nil, protocol.Head{}, "lock.cancel", [][]byte{[]byte("none"), []byte("none")}))
 }
 
-// acquire has an owner hold a lock, or wait for it.
+// acquire requests a lock for an owner, which waits if the lock is held.
 func (s *state) acquire(db int, key, owner string, more ...string) {
 	s.t.Helper()
 	s.do(db, append([]string{"lock.acquire", key, owner, "PX", "3600000", "WAIT", "3600000"}, more...)...)
@@ -90,7 +90,7 @@ func keys(doc api.Locks) (names []string) {
 	return names
 }
 
-// TestLocks: locks come in their order, filtered, at most so many; sums are of all that match.
+// TestLocks shows that Locks returns locks in the requested order, filtered and limited, with sums over all that match.
 func TestLocks(t *testing.T) {
 	s := newState(t)
 	s.acquire(0, "old", "a")
@@ -133,7 +133,7 @@ func TestLocks(t *testing.T) {
 	require.NotNil(t, ask(Query{DB: 9, Sort: Held, Limit: 9}).Locks, "an empty list is [], not null")
 }
 
-// TestLock: a lock is told with the life of its session; a key that is no lock is none.
+// TestLock shows that Lock returns a lock with the session of its holder, and ErrNoLock for a key that is no lock.
 func TestLock(t *testing.T) {
 	s := newState(t)
 	s.do(0, "session.open", "PX", "60000", "CONNECTION", "NAME", "report")
@@ -159,7 +159,7 @@ func TestLock(t *testing.T) {
 	require.ErrorIs(t, err, ErrNoLock)
 }
 
-// TestNoCluster: a node without a state says so.
+// TestNoCluster shows which errors a node without a state returns.
 func TestNoCluster(t *testing.T) {
 	for cluster, want := range map[string]error{"": ErrNoCluster, "c1": ErrNoState} { // a member may be in quarantine
 		c := New(Config{Machine: func() fsm.Machine { return nil }, Status: func() protocol.Value {
@@ -174,7 +174,8 @@ func TestNoCluster(t *testing.T) {
 	}
 }
 
-// TestAdviceIsKept: a lock that is lost again and again is among the groups, although many others were lost later.
+// TestAdviceIsKept shows that a lock that is lost repeatedly stays among the groups of losses, even if many others were
+// lost later.
 func TestAdviceIsKept(t *testing.T) {
 	s := newState(t)
 	lose := func(key string) {
@@ -196,8 +197,8 @@ func TestAdviceIsKept(t *testing.T) {
 	require.Contains(t, last.Advice, "lost 10 times")
 }
 
-// TestClientsThatLeave: a holder whose connection is closed is said to be gone while it has the lock, and not if it
-// released the lock since the lock was read.
+// TestClientsThatLeave shows that a holder is reported as gone if its connection has ended and it still has the lock,
+// and not if it has released the lock since the lock was read.
 func TestClientsThatLeave(t *testing.T) {
 	for _, stays := range []bool{true, false} {
 		for name, look := range map[string]func(c *Console) (api.Lock, error){
@@ -226,7 +227,7 @@ func TestClientsThatLeave(t *testing.T) {
 				holder.Elems = append(holder.Elems, protocol.Bulk("client-state"), protocol.Bulk("gone"))
 				if !stays {
 					s.do(3, "lock.release", "k", "x")
-					s.acquire(3, "k", "x") // the owner's next hold is another one
+					s.acquire(3, "k", "x") // another hold of the same owner
 				}
 				return v
 			}
@@ -237,7 +238,7 @@ func TestClientsThatLeave(t *testing.T) {
 	}
 }
 
-// watched is a machine whose reads are noted.
+// watched is a machine that records its reads.
 type watched struct {
 	fsm.Machine
 	before func()
@@ -273,8 +274,8 @@ func (s *state) watch() *watched {
 	return w
 }
 
-// TestManyLocks: of 100,000 locks each is counted, the state is read in short pages, and the answer is as long as
-// asked.
+// TestManyLocks shows that all of 100,000 locks are counted, that the state is read in short pages, and that the answer
+// has the requested length.
 func TestManyLocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // however slow the machine
 		s := newState(t)
@@ -302,7 +303,7 @@ func TestManyLocks(t *testing.T) {
 	})
 }
 
-// TestCrowdedLocks: of locks with many waiters a few are looked at.
+// TestCrowdedLocks shows that of a lock with many waiters only a few are read.
 func TestCrowdedLocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // however slow the machine
 		s := newState(t)
@@ -327,8 +328,8 @@ func TestCrowdedLocks(t *testing.T) {
 	})
 }
 
-// TestSurveysAreShared: those who ask the same share a survey, one runs at a time, and the next comes no sooner than
-// ten times as long as it took.
+// TestSurveysAreShared shows that equal queries share a survey, that one survey runs at a time, and that the next one
+// begins only after restFactor times its duration.
 func TestSurveysAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newState(t)
@@ -371,8 +372,8 @@ func TestSurveysAreShared(t *testing.T) {
 	})
 }
 
-// TestSurveysAreBounded: a survey that takes too long ends with what it has, whoever asks waits no longer than it
-// likes, and few results are kept.
+// TestSurveysAreBounded shows that a survey that takes too long ends with a partial result, that a query waits no
+// longer than its context, and that at most maxSurveys results are kept.
 func TestSurveysAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newState(t)
@@ -405,13 +406,13 @@ func TestSurveysAreBounded(t *testing.T) {
 	})
 }
 
-// TestHour: a step has what was counted in it, steps before the node's start are not counted, and an hour is all that
-// is kept.
+// TestHour shows that each step has what was counted in it, that steps before the node's start are not marked as
+// counted, and that one hour is kept.
 func TestHour(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newState(t)
 		c := s.console()
-		time.Sleep(30 * time.Second) // the bubble begins with a minute
+		time.Sleep(30 * time.Second) // the bubble's time begins at a full minute
 		ctx, cancel := context.WithCancel(t.Context())
 		var ran sync.WaitGroup
 		ran.Go(func() { c.Run(ctx) })
@@ -425,7 +426,7 @@ func TestHour(t *testing.T) {
 			[]byte("stock"), []byte("t"), []byte("NX"), []byte("PX"),
 			[]byte("1000"),
 		}))
-		s.passes(2 * time.Second) // x loses b, and y gets it; the stock lock runs out, too
+		s.passes(2 * time.Second) // x loses b, y gets it, and the stock lock expires
 		doc, err := c.History("")
 		require.NoError(t, err)
 		require.EqualValues(t, 60_000, doc.StepMillis)
@@ -469,7 +470,8 @@ func TestHour(t *testing.T) {
 	})
 }
 
-// TestStockLocks: locks that clients take with Redis's own commands stand beside the others, with their lease.
+// TestStockLocks shows that locks that clients acquire with Redis's own commands are listed with the others, with their
+// leases.
 func TestStockLocks(t *testing.T) {
 	s := newState(t)
 	s.apply(protocol.AppendRequest(nil, protocol.Head{DB: 5, Conn: 42}, "set", [][]byte{
@@ -536,7 +538,8 @@ func TestStockLocks(t *testing.T) {
 	}
 }
 
-// TestHeard: the last sign of life is the client's, or the renewal's; a renewal that the node makes itself is none.
+// TestHeard shows that the time since a client was last heard of is that since its last command or its last renewal. A
+// renewal that the node makes for its client does not count.
 func TestHeard(t *testing.T) {
 	n := func(millis int64) *int64 { return &millis }
 	for name, tc := range map[string]struct {
@@ -564,8 +567,8 @@ func TestHeard(t *testing.T) {
 	}
 }
 
-// TestPages: with a cursor all locks come, once each, of each database, mode and pattern that is asked for; and a list
-// that leaves some out says so.
+// TestPages shows that a cursor visits each lock of the requested databases, modes and patterns once, and that a list
+// that omits locks says so.
 func TestPages(t *testing.T) {
 	s := newState(t)
 	for i := range 230 {
@@ -614,7 +617,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// TestLocksThatGo: a lock that is gone when its document is made is left out, and counts.
+// TestLocksThatGo shows that a lock that is released between the survey and the document is omitted, but counted.
 func TestLocksThatGo(t *testing.T) {
 	s := newState(t)
 	s.acquire(0, "kept", "x")
