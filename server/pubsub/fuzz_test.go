@@ -11,9 +11,9 @@ import (
 	"github.com/holdfast/holdfast/protocol"
 )
 
-// FuzzHub has three clients subscribe and leave, by channels, patterns and shard channels, between messages. Each
-// hears what the subscriptions say, and nothing else; behind a gap all are cut off. Each byte is a step: three bits
-// choose what is done, the others by whom and to which name.
+// FuzzHub has three clients subscribe to channels, patterns and shard channels, unsubscribe and leave, between
+// messages. Each must receive what its subscriptions match, and nothing else. After a gap all subscribers are
+// disconnected. Each byte is a step: three bits choose the operation, and the others the client and the name.
 func FuzzHub(f *testing.F) {
 	f.Add([]byte{0x00, 0x06, 0x09, 0x16, 0x02, 0x07, 0x0b, 0x1e, 0x04, 0x06})
 	f.Add([]byte{0x01, 0x21, 0x41, 0x06, 0x26, 0x46, 0x03, 0x05, 0x06, 0xff})
@@ -78,7 +78,7 @@ func FuzzHub(f *testing.F) {
 	})
 }
 
-// times is how many times a client hears of a message.
+// times returns how many copies of a message a client receives.
 func times(subscribed *[kinds]map[string]bool, channel string, sharded bool) (n int) {
 	if sharded {
 		if subscribed[Shard][channel] {

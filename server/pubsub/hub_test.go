@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast/holdfast/server/push"
 )
 
-// listener is a client that keeps what it hears.
+// listener is a client that keeps what it receives.
 type listener struct {
 	mu    sync.Mutex
 	heard []string
@@ -41,7 +41,7 @@ func (l *listener) Cut(why string) {
 	l.cut = why
 }
 
-// take returns what was heard since the last call, when everything published has been posted.
+// take returns the messages since the last call, after everything published has been posted.
 func (l *listener) take(h *Hub) []string {
 	h.Settle()
 	l.mu.Lock()
@@ -113,7 +113,8 @@ func TestKeyspaceEvents(t *testing.T) {
 	}, l.take(h))
 }
 
-// TestSubscriptionBegins: what was queued before a subscription is not heard, what comes later is.
+// TestSubscriptionBegins shows that a subscription receives the messages published after it, and not those that were in
+// the queue before.
 func TestSubscriptionBegins(t *testing.T) {
 	h, busy, late := newHub(), &listener{}, &listener{}
 	h.Client(busy).Subscribe(Channel, "c")
@@ -130,7 +131,7 @@ func TestSubscriptionBegins(t *testing.T) {
 	require.Len(t, busy.take(h), 3)
 }
 
-// hold keeps messages in the queue until the result is called.
+// hold keeps messages in the queue until release is called.
 func (h *Hub) hold(t *testing.T) (release func()) {
 	h.Settle()
 	h.queue.mu.Lock()
@@ -140,7 +141,7 @@ func (h *Hub) hold(t *testing.T) (release func()) {
 	return h.run
 }
 
-// TestEncodedOnce: subscribers of a channel share a message.
+// TestEncodedOnce shows that the subscribers of a channel share one message.
 func TestEncodedOnce(t *testing.T) {
 	h := newHub()
 	a, b := &listener{}, &listener{}
@@ -152,7 +153,7 @@ func TestEncodedOnce(t *testing.T) {
 	require.Equal(t, a.from, b.from)
 }
 
-// TestGap: who was there before a gap is cut off, who came later is not.
+// TestGap shows that a gap disconnects the subscribers from before, and not those that subscribe later.
 func TestGap(t *testing.T) {
 	h, before, later := newHub(), &listener{}, &listener{}
 	h.Client(before).Subscribe(Channel, "c")
@@ -167,8 +168,8 @@ func TestGap(t *testing.T) {
 	require.Len(t, later.take(h), 1)
 }
 
-// TestOverflow: messages beyond the bound of the queue cut off all subscribers, and are not dropped in
-// silence.
+// TestOverflow shows that if messages exceed the bound of the queue, all subscribers are disconnected, so that no
+// message is lost unnoticed.
 func TestOverflow(t *testing.T) {
 	h, l := newHub(), &listener{}
 	c := h.Client(l)
@@ -190,7 +191,8 @@ func TestOverflow(t *testing.T) {
 	require.Empty(t, l.isCut(h))
 }
 
-// TestPatternsModel compares with each pattern being matched by itself, while patterns come and go.
+// TestPatternsModel compares the receivers of messages with those found by matching each pattern, while patterns are
+// added and removed.
 func TestPatternsModel(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	word := func(letters string) string {
@@ -251,7 +253,8 @@ func TestPatternsModel(t *testing.T) {
 	require.Empty(t, h.topics[Pattern])
 }
 
-// TestCostlyPatterns: a client whose patterns take too long for a message is cut off, and others are served.
+// TestCostlyPatterns shows that a client whose patterns take too long to match a message is disconnected, and that
+// others receive the message.
 func TestCostlyPatterns(t *testing.T) {
 	h, good, bad := newHub(), &listener{}, &listener{}
 	h.Client(good).Subscribe(Pattern, "a*")
@@ -263,7 +266,7 @@ func TestCostlyPatterns(t *testing.T) {
 	require.Empty(t, good.isCut(h))
 }
 
-// TestManyPatternsAreFewLooks: patterns that begin differently cost a message nothing.
+// TestManyPatternsAreFewLooks shows that patterns with other beginnings than the channel's are not matched.
 func TestManyPatternsAreFewLooks(t *testing.T) {
 	h, l := newHub(), &listener{}
 	c := h.Client(l)
@@ -277,7 +280,7 @@ func TestManyPatternsAreFewLooks(t *testing.T) {
 	require.Len(t, l.take(h), 1)
 }
 
-// TestCrowded: when the queue fills, the client with the most costly patterns is cut off.
+// TestCrowded shows that when the queue fills, the client whose patterns cost most is disconnected.
 func TestCrowded(t *testing.T) {
 	h, good, bad := newHub(), &listener{}, &listener{}
 	h.Client(good).Subscribe(Pattern, "*")
@@ -298,7 +301,7 @@ func TestCrowded(t *testing.T) {
 	require.Len(t, good.take(h), 1+100+2*takeItems)
 }
 
-// TestInterest: the state machine tells messages while there are subscriptions.
+// TestInterest shows that the state machine is asked to report messages only while there are subscriptions.
 func TestInterest(t *testing.T) {
 	h := newHub()
 	var calls []bool
@@ -312,7 +315,7 @@ func TestInterest(t *testing.T) {
 	require.Equal(t, []bool{true, false, true}, calls)
 }
 
-// TestNothingStaysBehind: the memory of many subscriptions is free when they have ended.
+// TestNothingStaysBehind shows that the memory of many subscriptions is freed after they have ended.
 func TestNothingStaysBehind(t *testing.T) {
 	heap := func() int64 {
 		runtime.GC()
@@ -340,7 +343,7 @@ func TestNothingStaysBehind(t *testing.T) {
 	runtime.KeepAlive(h)
 }
 
-// TestNames lists what is active.
+// TestNames shows that Names and Active list subscribed names in order, filtered by a pattern.
 func TestNames(t *testing.T) {
 	h := newHub()
 	c := h.Client(&listener{})
@@ -357,7 +360,7 @@ func TestNames(t *testing.T) {
 	require.True(t, ok)
 }
 
-// TestOneOrder: subscribers that come and go hear a run of messages without a gap and in order.
+// TestOneOrder shows that each subscription receives consecutive messages in order, while subscribers come and go.
 func TestOneOrder(t *testing.T) {
 	h := newHub()
 	var all sync.WaitGroup

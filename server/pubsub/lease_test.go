@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// leased is a hub whose lease lasts for ten seconds from each renewal, while renewals succeed.
+// leased returns a hub whose lease lasts for ten seconds from each renewal. fail sets the error of later renewals.
 func leased() (h *Hub, fail func(error)) {
 	h = newHub()
 	var failed atomic.Pointer[error]
@@ -19,8 +19,8 @@ func leased() (h *Hub, fail func(error)) {
 	return h, func(err error) { failed.Store(&err) }
 }
 
-// TestLateSubscription: a node that slept between the lease and the subscription, so that the lease ended when nobody
-// was there to be cut off, tells the client of no subscription.
+// TestLateSubscription shows that no subscription is confirmed if the lease ended between Acquire and Subscribe, as on
+// a node that was suspended.
 func TestLateSubscription(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _ := leased()
@@ -40,11 +40,11 @@ func TestLateSubscription(t *testing.T) {
 		require.True(t, timely.Check())
 		require.Empty(t, l.isCut(h))
 		timely.Leave()
-		time.Sleep(time.Minute) // what renews the lease ends
+		time.Sleep(time.Minute) // the renewals end
 	})
 }
 
-// TestLeaseEnds: subscriptions last while the lease is renewed, and end with the lease.
+// TestLeaseEnds shows that subscriptions last while the lease is renewed, and end with it.
 func TestLeaseEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, fail := leased()
