@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast/holdfast/server/peer/peertest"
 )
 
-// watching is a node that watches admissions.
+// watching is a node that watches which members admit each other.
 type watching struct {
 	*Admissions
 	client *Client
@@ -28,7 +28,7 @@ type watching struct {
 	events  []string // what the watch reported
 }
 
-// use makes words the node's secrets, its own first.
+// use sets the node's secrets, its own first.
 func (w *watching) use(words ...string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -53,7 +53,7 @@ func (w *watching) reported() []string {
 	return slices.Clone(w.events)
 }
 
-// watch runs nodes n1 to n3, each with a secret of its own choice.
+// watch runs the nodes n1 to n3. At first all have the secret "s".
 func watch(t *testing.T, network *peertest.Network) map[string]*watching {
 	t.Helper()
 	all := map[string]*watching{}
@@ -108,7 +108,7 @@ func watch(t *testing.T, network *peertest.Network) map[string]*watching {
 	return all
 }
 
-// pairs are those that do not admit each other, as a node knows it.
+// pairs returns the pairs of members that do not admit each other, as the node knows them.
 func (w *watching) pairs() (all []string) {
 	for _, r := range w.Refusals() {
 		all = append(all, r.A+"-"+r.B)
@@ -116,8 +116,8 @@ func (w *watching) pairs() (all []string) {
 	return all
 }
 
-// TestSecretThatFitsNoMore: it is known on all nodes within a minute, or at once when the files are read again, and for
-// as long as it lasts.
+// TestSecretThatFitsNoMore shows that a secret that does not match is known on all nodes within about a minute, and as
+// long as it lasts.
 func TestSecretThatFitsNoMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := peertest.New()
@@ -153,8 +153,8 @@ func TestSecretThatFitsNoMore(t *testing.T) {
 	})
 }
 
-// TestWarningsOfOthers: what a node warns of is known on all within a minute, and that it is over soon, also where the
-// node is gone; it is no refusal.
+// TestWarningsOfOthers shows that the warnings of a node are known on all others within a minute, and are removed when
+// they end or the node is down. Neither a warning nor a node that is down is a refusal.
 func TestWarningsOfOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := peertest.New()
@@ -181,7 +181,8 @@ func TestWarningsOfOthers(t *testing.T) {
 	})
 }
 
-// TestOneSecretOfTwo: two members that know different secrets are found by a third that knows both.
+// TestOneSecretOfTwo shows that a node that knows two secrets finds that two others, each of which knows one of them,
+// do not admit each other.
 func TestOneSecretOfTwo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := watch(t, peertest.New())
@@ -199,7 +200,8 @@ func TestOneSecretOfTwo(t *testing.T) {
 	})
 }
 
-// TestChangeOfAllSecrets: a single refusal, and a member that is gone, are not told of.
+// TestChangeOfAllSecrets shows that a single refusal while all secrets are changed, and a member that is down, are not
+// reported.
 func TestChangeOfAllSecrets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := peertest.New()
@@ -221,7 +223,7 @@ func TestChangeOfAllSecrets(t *testing.T) {
 	})
 }
 
-// TestLookIsAtOnce: the files were read again.
+// TestLookIsAtOnce shows that Check, which is called after the files were read again, checks the members at once.
 func TestLookIsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := watch(t, peertest.New())
@@ -237,7 +239,8 @@ func TestLookIsAtOnce(t *testing.T) {
 	})
 }
 
-// TestRefusalsOfOthersAreBounded: what another node says is cut, and forgotten with the node.
+// TestRefusalsOfOthersAreBounded shows that the refusals that another node reports are bounded, and forgotten with the
+// node.
 func TestRefusalsOfOthersAreBounded(t *testing.T) {
 	all := []members.Member{{ID: "n2"}}
 	a := NewAdmissions(AdmissionsConfig{Self: "n1", Members: func() []members.Member { return all }}, NewServer(nil, nil))

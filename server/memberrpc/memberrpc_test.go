@@ -25,18 +25,18 @@ import (
 	"github.com/holdfast/holdfast/server/peer/peertest"
 )
 
-// node is a peer port with a server and a client.
+// node has a client and a server on a peer port.
 type node struct {
 	*Client
 	server *Server
 }
 
-// firstLife is what a node knows of incarnations at its first start.
+// firstLife returns the registry of a node at its first start.
 func firstLife() *incarnation.Registry {
 	return incarnation.New(incarnation.Config{Lineage: incarnation.Lineage(nil).Start(1), Stable: raft.NewInmemStore()})
 }
 
-// start runs a node at port 1 of the host of its name; cluster "": it belongs to none.
+// start runs a node at port 1 of the host of its name. With the cluster "" the node belongs to none.
 func start(t *testing.T, n *peertest.Network, id, cluster string, handle func(*Server)) *node {
 	t.Helper()
 	l, err := n.Listen(id + ":1")
@@ -119,7 +119,8 @@ func TestAsk(t *testing.T) {
 	})
 }
 
-// TestHandlerEndsWithTheCaller, and the caller's patience with its context.
+// TestHandlerEndsWithTheCaller shows that Call returns when its context ends, and that the context of the handler then
+// ends, too.
 func TestHandlerEndsWithTheCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := peertest.New()
@@ -142,7 +143,8 @@ func TestHandlerEndsWithTheCaller(t *testing.T) {
 	})
 }
 
-// TestRequestsAreBounded: of one node, in size and in time.
+// TestRequestsAreBounded shows that the requests of one node, and of all, are bounded in number, and each in size and
+// time.
 func TestRequestsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := peertest.New()
@@ -169,14 +171,14 @@ func TestRequestsAreBounded(t *testing.T) {
 		require.Equal(t, messageWithin, time.Since(begun))
 		large, err := one.dialer.DialContext(t.Context(), "n2")
 		require.NoError(t, err)
-		_, err = large.Write([]byte{0, 1, 0, 1}) // 64 KiB and a byte are announced
+		_, err = large.Write([]byte{0, 1, 0, 1}) // a length of 64 KiB and one byte
 		require.NoError(t, err)
 		_, err = large.Read(make([]byte, 1))
 		require.ErrorIs(t, err, io.EOF)
 	})
 }
 
-// FuzzRead: no bytes of another node make read panic, or take more room than a message may.
+// FuzzRead shows that no bytes of another node make read panic, or use more memory than a message may.
 func FuzzRead(f *testing.F) {
 	f.Add([]byte("\x00\x00\x00\x1b{\"op\":\"echo\",\"body\":{\"a\":1}}"))
 	f.Add([]byte("\xff\xff\xff\xff"))
@@ -194,7 +196,7 @@ var (
 	_ net.Listener = (*peer.Layer)(nil)
 )
 
-// stream is a reader that notes that it was closed.
+// stream is a reader that closes a channel when it is closed.
 type stream struct {
 	io.Reader
 	closed chan struct{}
@@ -202,12 +204,12 @@ type stream struct {
 
 func (s *stream) Close() error { close(s.closed); return nil }
 
-// endless has a piece each second.
+// endless returns some bytes each second.
 type endless struct{}
 
 func (endless) Read(p []byte) (int, error) { time.Sleep(time.Second); return len(p), nil }
 
-// TestStream: all bytes come, or an error; two streams are sent at a time.
+// TestStream shows that a stream arrives whole or ends with an error, and that at most maxStreams are sent at a time.
 func TestStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network, sent := peertest.New(), make(chan *stream, 10)
@@ -277,7 +279,7 @@ func TestStream(t *testing.T) {
 	})
 }
 
-// TestReceivedStream: what another node sends is not believed before the checksum is right.
+// TestReceivedStream shows that a stream ends without an error only if its checksum is right.
 func TestReceivedStream(t *testing.T) {
 	sum := func(text string) string {
 		return string(binary.BigEndian.AppendUint32([]byte{0, 0, 0, 4}, crc32.Checksum([]byte(text), castagnoli)))
@@ -311,7 +313,7 @@ func TestReceivedStream(t *testing.T) {
 	}
 }
 
-// TestSilentStream is given up.
+// TestSilentStream shows that a stream ends with an error if nothing arrives for flowWithin.
 func TestSilentStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		here, there := net.Pipe()
