@@ -22,7 +22,7 @@ import (
 
 const interval = 5 * time.Minute
 
-// inBubble runs a test of a cluster that compares its states, with a little delay between the nodes.
+// inBubble runs a test of a cluster that compares its states in virtual time, with a short delay between the nodes.
 func inBubble(t *testing.T, nodes int, checks time.Duration, test func(t *testing.T, c *replicatest.Cluster)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -49,7 +49,7 @@ func told[E consistency.Event](n *replicatest.Node) (all []E) {
 	return all
 }
 
-// misapply has a node apply an entry wrongly.
+// misapply has a node apply an entry that the others do not have.
 func misapply(t *testing.T, n *replicatest.Node) {
 	t.Helper()
 	require.NoError(t, n.Replica().Corrupt(protocoltest.AppendRequest(nil, 0, "set", "k0", "wrong")))
@@ -71,8 +71,8 @@ func repair(t *testing.T, via *replicatest.Node, n *replicatest.Node) {
 	require.False(t, quarantined(n))
 }
 
-// TestEqualStates: nodes that lose their leader, start anew and get snapshots are compared all the time, and none
-// differs.
+// TestEqualStates shows that nodes whose leaders fail, which restart and get snapshots, are compared continually, and
+// that none differs.
 func TestEqualStates(t *testing.T) {
 	inBubble(t, 3, 30*time.Second, func(t *testing.T, c *replicatest.Cluster) {
 		for range 5 {
@@ -93,8 +93,8 @@ func TestEqualStates(t *testing.T) {
 	})
 }
 
-// TestWhoDiffersIsFound: within the interval, follower or leader. It stays in quarantine over a restart, the others
-// name it, and a repair ends that.
+// TestWhoDiffersIsFound shows that a follower or a leader with a different state is found within the interval. It stays
+// in quarantine over a restart, the other nodes report it, and a repair ends the quarantine.
 func TestWhoDiffersIsFound(t *testing.T) {
 	for _, leads := range []bool{false, true} {
 		t.Run(fmt.Sprint("leads=", leads), func(t *testing.T) {
@@ -144,7 +144,8 @@ func TestWhoDiffersIsFound(t *testing.T) {
 	}
 }
 
-// TestComparedAfterAStart: long before the next interval, also of a state that is wrong on the disk.
+// TestComparedAfterAStart shows that states are compared soon after a start, long before the next interval, even a
+// wrong one from the disk.
 func TestComparedAfterAStart(t *testing.T) {
 	inBubble(t, 3, 24*time.Hour, func(t *testing.T, c *replicatest.Cluster) {
 		c.Fill(10)
@@ -164,8 +165,8 @@ func TestComparedAfterAStart(t *testing.T) {
 	})
 }
 
-// TestComparedAfterASnapshot: a leader whose state is wrong sends it to a node that was away. The two others would be a
-// majority otherwise.
+// TestComparedAfterASnapshot shows that states are compared soon after a node has received a snapshot, here one of a
+// leader with a wrong state. Without the comparison the two wrong states could grow to a majority.
 func TestComparedAfterASnapshot(t *testing.T) {
 	inBubble(t, 5, 24*time.Hour, func(t *testing.T, c *replicatest.Cluster) {
 		leader, n := c.Leader(), c.Followers()[0]
@@ -186,7 +187,8 @@ func TestComparedAfterASnapshot(t *testing.T) {
 	})
 }
 
-// TestNoMajority: two nodes, or two against two, say that they differ, and go on. The operator replaces a state.
+// TestNoMajority shows that if no majority has the same state, all nodes report that they differ, and continue to
+// serve. The operator can then replace a state.
 func TestNoMajority(t *testing.T) {
 	for _, nodes := range []int{2, 4} {
 		t.Run(fmt.Sprint(nodes), func(t *testing.T) {
@@ -219,7 +221,7 @@ func TestNoMajority(t *testing.T) {
 	}
 }
 
-// TestLeadersChange: however often another node leads, the states are compared once an interval.
+// TestLeadersChange shows that states are compared once an interval, however often the leader changes.
 func TestLeadersChange(t *testing.T) {
 	inBubble(t, 3, time.Minute, func(t *testing.T, c *replicatest.Cluster) {
 		before := len(told[consistency.Checked](c.Node("n1")))
@@ -231,7 +233,8 @@ func TestLeadersChange(t *testing.T) {
 	})
 }
 
-// TestWhoIsBehind: a node that was cut off when the index was named answers later, and is told.
+// TestWhoIsBehind shows that a node that was cut off when the index of the comparison was set answers later, and gets
+// the verdict.
 func TestWhoIsBehind(t *testing.T) {
 	inBubble(t, 3, interval, func(t *testing.T, c *replicatest.Cluster) {
 		c.Fill(5)
@@ -250,7 +253,8 @@ func TestWhoIsBehind(t *testing.T) {
 	})
 }
 
-// TestRepairIsRefused: of a leader, whose state the others get, and without one.
+// TestRepairIsRefused shows that the leader cannot be repaired, since the others get its state, and that no repair
+// begins without a leader.
 func TestRepairIsRefused(t *testing.T) {
 	inBubble(t, 3, interval, func(t *testing.T, c *replicatest.Cluster) {
 		leader, n := c.Leader(), c.Followers()[0]
@@ -267,7 +271,8 @@ func TestRepairIsRefused(t *testing.T) {
 	})
 }
 
-// TestLeaderFreezesWhileItsStateComes: the member that takes the state votes meanwhile, and another leads.
+// TestLeaderFreezesWhileItsStateComes shows that a member that receives the leader's state votes meanwhile, so that
+// another node can lead if the leader fails.
 func TestLeaderFreezesWhileItsStateComes(t *testing.T) {
 	inBubble(t, 3, interval, func(t *testing.T, c *replicatest.Cluster) {
 		c.Fill(5)
@@ -291,7 +296,7 @@ func TestLeaderFreezesWhileItsStateComes(t *testing.T) {
 	})
 }
 
-// frozen is a state of which nothing comes.
+// frozen is a state that is never sent.
 type frozen struct{ io.Closer }
 
 func (frozen) Read([]byte) (int, error) {
@@ -299,7 +304,8 @@ func (frozen) Read([]byte) (int, error) {
 	return 0, errors.New("cut off")
 }
 
-// TestRepairAfterAChangeOfMembers takes no snapshot from before the change, although that has all that was applied.
+// TestRepairAfterAChangeOfMembers shows that a repair does not use a snapshot from before a change of members, even if
+// that has all applied entries.
 func TestRepairAfterAChangeOfMembers(t *testing.T) {
 	inBubble(t, 3, interval, func(t *testing.T, c *replicatest.Cluster) {
 		c.Fill(5)
@@ -313,8 +319,8 @@ func TestRepairAfterAChangeOfMembers(t *testing.T) {
 	})
 }
 
-// TestRepairedWithoutChecks: where nobody compares otherwise, a state that was replaced is compared all the same. The
-// leader knows of the quarantine from the beginning, and of one that no check has found soon.
+// TestRepairedWithoutChecks shows that a replaced state is compared even if periodic comparisons are off. The leader
+// knows of the quarantine of a repair at once, and of another one soon.
 func TestRepairedWithoutChecks(t *testing.T) {
 	inBubble(t, 3, -1, func(t *testing.T, c *replicatest.Cluster) {
 		c.Fill(5)
@@ -344,7 +350,8 @@ func TestRepairedWithoutChecks(t *testing.T) {
 	})
 }
 
-// TestReplacedStateThatDiffersAgain stands still again, so that it can be replaced while the cluster works.
+// TestReplacedStateThatDiffersAgain shows that a replaced state that differs again is frozen again, so that it can be
+// replaced while the cluster works.
 func TestReplacedStateThatDiffersAgain(t *testing.T) {
 	inBubble(t, 3, interval, func(t *testing.T, c *replicatest.Cluster) {
 		c.Fill(5)

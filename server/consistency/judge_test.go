@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast/holdfast/server/store"
 )
 
-// TestJudge: who is right, by the votes of all voters, not of those that answered.
+// TestJudge shows that the right state is that of a majority of all voters, not only of those that answered.
 func TestJudge(t *testing.T) {
 	for _, c := range []struct{ voters, others, hashes, right, differ string }{
 		{"a b c", "", "a=1 b=1 c=1", "1", ""},
@@ -53,7 +53,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// slowNode is a replica and a folder whose quarantine takes a while.
+// slowNode is a Replica and a Folder whose quarantine takes a second to begin and to end.
 type slowNode struct {
 	Replica
 	Folder
@@ -76,8 +76,8 @@ func (n *slowNode) Release() error {
 
 func (n *slowNode) SetIdentity(func(*store.Identity)) error { return nil }
 
-// TestVerdictComesTwice: a leader tells what it found as soon as it knows, and again at the end. Quarantine and release
-// happen once, and are told once.
+// TestVerdictComesTwice shows that if the leader sends a verdict twice, as soon as it is known and at the end, the
+// quarantine begins or ends once, and is reported once.
 func TestVerdictComesTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &slowNode{}
