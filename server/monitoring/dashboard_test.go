@@ -12,19 +12,20 @@ import (
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
-// graph is a panel of the dashboard, or, without queries, the heading of those behind it.
+// graph is a panel of the dashboard, or, without queries, a heading.
 type graph struct {
 	title, about string
-	unit         string // as Grafana has units; "": a number
-	width        int    // of 24; 0: a third
-	stat         bool   // the number of now, and no curve
+	unit         string // a unit of Grafana; "" is a number
+	width        int    // in 24ths of the page; 0 is a third of the page
+	stat         bool   // shows the present value only
 	queries      []query
 }
 
-// query is a curve. In expr # stands for the job, @ for the job and the chosen nodes, ~ for the interval of a rate.
+// query is a curve. In expr, # stands for the selector of the job, @ for that of the job and the chosen nodes, and ~
+// for the interval of a rate.
 type query struct{ legend, expr string }
 
-// days fall below 0: a certificate has run out.
+// days is a unit whose values fall below 0 when a certificate has expired.
 const days = "d"
 
 var graphs = []graph{
@@ -260,10 +261,10 @@ type object map[string]any
 
 var source = object{"type": "prometheus", "uid": "${datasource}"}
 
-// panelsStand is where the panels stand.
+// panelsStand is the placeholder for the panels.
 const panelsStand = "panels"
 
-// dashboard is dashboard.json without the panels.
+// dashboard returns dashboard.json without the panels.
 func dashboard() object {
 	return object{
 		"title": "Holdfast", "uid": "holdfast", "tags": []string{"holdfast"}, "schemaVersion": 39, "version": 1,
@@ -285,7 +286,7 @@ func dashboard() object {
 	}
 }
 
-// panels places the graphs from left to right, in lines.
+// panels places the graphs from left to right, in rows.
 func panels() (all []object) {
 	x, y, height := 0, 0, 0
 	for i, g := range graphs {
@@ -327,7 +328,7 @@ func (g graph) targets() (all []object) {
 	return all
 }
 
-// written is dashboard.json, a line for each panel.
+// written returns dashboard.json, with a line for each panel.
 func written(t *testing.T) string {
 	t.Helper()
 	encoded := func(v any, indent string) string {
@@ -346,7 +347,7 @@ func written(t *testing.T) string {
 	return strings.Replace(encoded(dashboard(), " "), `: "`+panelsStand+`"`, all, 1) + "\n"
 }
 
-// TestDashboardIsOfTheTable: dashboard.json is what the table makes. -rewrite writes the file.
+// TestDashboardIsOfTheTable shows that dashboard.json is made from the table. -rewrite writes the file.
 func TestDashboardIsOfTheTable(t *testing.T) {
 	text := written(t)
 	require.Equal(t, text, protocoltest.Golden(t, "dashboard.json", text), "make rewrite writes dashboard.json anew")

@@ -17,10 +17,10 @@ import (
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
-// counted matches the names of what only grows.
+// counted matches the names of metrics that only grow.
 var counted = regexp.MustCompile(`_(total|bucket|count|sum)$`)
 
-// known are the labels of each metric of METRICS.md, under all names that queries have for it.
+// known returns the labels of each metric of METRICS.md, by each name that queries use for it.
 func known(t *testing.T) map[string][]string {
 	t.Helper()
 	document := protocoltest.ReadFile(t, "METRICS.md")
@@ -49,7 +49,7 @@ var (
 	function = regexp.MustCompile(`([a-z_]+)\s*\(`)
 )
 
-// checkQuery finds what a query names and nothing has.
+// checkQuery requires that the metrics, labels and functions of a query exist.
 func checkQuery(t *testing.T, metrics map[string][]string, query string) {
 	t.Helper()
 	require.Equal(t, strings.Count(query, "("), strings.Count(query, ")"), query)
@@ -84,8 +84,8 @@ func checkQuery(t *testing.T, metrics map[string][]string, query string) {
 	}
 }
 
-// TestAlerts: the rules are what Prometheus reads, over metrics that there are, and ALERTS.md has a chapter for
-// each. -rewrite makes the addresses of the chapters those of this release.
+// TestAlerts shows that Prometheus can read the rules, that their metrics exist, and that ALERTS.md has a section for
+// each alert. -rewrite sets the links to the sections to this release.
 func TestAlerts(t *testing.T) {
 	release := "/blob/v" + protocol.HoldfastVersion + "/"
 	for _, file := range []string{"alerts.yaml", "alerts_test.yaml"} {
@@ -140,7 +140,7 @@ type panel struct {
 	Targets []struct{ Expr, RefID string }
 }
 
-// TestDashboard: the dashboard is JSON, its panels do not overlap, and what they show is there.
+// TestDashboard shows that the dashboard is valid JSON, that its panels do not overlap, and that its metrics exist.
 func TestDashboard(t *testing.T) {
 	text := protocoltest.ReadFile(t, "dashboard.json")
 	var d struct {

@@ -16,8 +16,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// TestPromtool: Prometheus's own tool accepts the rules and the dashboard's queries, and alerts_test.yaml passes.
-// check.sh brings the tool.
+// TestPromtool shows that promtool accepts the rules and the queries of the dashboard, and that alerts_test.yaml
+// passes. check.sh provides promtool.
 func TestPromtool(t *testing.T) {
 	tool := os.Getenv("HOLDFAST_PROMTOOL")
 	if tool == "" {
@@ -31,7 +31,7 @@ func TestPromtool(t *testing.T) {
 	promtool("check", "rules", "alerts.yaml")
 	promtool("test", "rules", "alerts_test.yaml")
 
-	// The example of scrape_configs is a comment.
+	// The example of scrape_configs is in a comment.
 	rulesText := protocoltest.ReadFile(t, "alerts.yaml")
 	_, example, _ := strings.Cut(rulesText, "#\n")
 	example, _, _ = strings.Cut(example, "\n#\n")
@@ -40,7 +40,7 @@ func TestPromtool(t *testing.T) {
 	require.NoError(t, os.WriteFile(config, []byte(example), 0o600))
 	promtool("check", "config", "--syntax-only", config)
 
-	// A query of the dashboard as a rule: Grafana fills in the variables.
+	// Each query of the dashboard becomes a rule, with values in place of Grafana's variables.
 	text := protocoltest.ReadFile(t, "dashboard.json")
 	var d struct{ Panels []panel }
 	require.NoError(t, json.Unmarshal([]byte(text), &d))
@@ -63,7 +63,8 @@ func TestPromtool(t *testing.T) {
 	promtool("check", "rules", path)
 }
 
-// TestAlertsHaveTests: alerts_test.yaml sees each alert fire and be silent, and names no other.
+// TestAlertsHaveTests shows that alerts_test.yaml has a case in which each alert fires and one in which it does not,
+// and no other alerts.
 func TestAlertsHaveTests(t *testing.T) {
 	rules := protocoltest.ReadFile(t, "alerts.yaml")
 	text := protocoltest.ReadFile(t, "alerts_test.yaml")
