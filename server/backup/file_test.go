@@ -22,7 +22,7 @@ var someMeta = Meta{
 	TakenAt: time.Date(2026, 11, 22, 20, 0, 0, 0, time.UTC), Keys: 3,
 }
 
-// fileOf is a file with that state.
+// fileOf returns a backup file with that state.
 func fileOf(t testing.TB, state []byte) ([]byte, Summary) {
 	t.Helper()
 	var b bytes.Buffer
@@ -95,7 +95,8 @@ func TestDamageIsRecognised(t *testing.T) {
 	require.ErrorIs(t, err, broken)
 }
 
-// TestBlocksAreProvedTogether: each block alone is whole.
+// TestBlocksAreProvedTogether shows that a file whose blocks are missing, repeated or reordered is refused, although
+// each block is intact.
 func TestBlocksAreProvedTogether(t *testing.T) {
 	state := make([]byte, 3*pieceBytes)
 	for i := range 3 {
@@ -152,8 +153,8 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
-// TestFileIsFrozen: a file that an earlier build wrote is read, and written alike. A change of the format has another
-// [Version], and a file of its own.
+// TestFileIsFrozen shows that the file of an earlier build can be read, and is written in the same way. A change of the
+// format needs another [Version], and another such file.
 func TestFileIsFrozen(t *testing.T) {
 	state := bytes.Repeat([]byte("state "), 100)
 	want := []byte(protocoltest.ReadFile(t, "testdata/backup-v1.bin"))
@@ -164,7 +165,7 @@ func TestFileIsFrozen(t *testing.T) {
 	require.Equal(t, state, got)
 }
 
-// stateOf is the stream of a machine that has run those commands.
+// stateOf returns the snapshot of a machine that has run the commands.
 func stateOf(t testing.TB, commands ...[]string) []byte {
 	t.Helper()
 	var body []byte
@@ -203,7 +204,7 @@ func TestInspectRefuses(t *testing.T) {
 	_, err = Inspect(bytes.NewReader(flipped), 0)
 	require.ErrorIs(t, err, ErrDamaged)
 
-	// The checksums of the file are right, and what it holds is no state.
+	// The checksums of the file are right, but its content is not a state.
 	noState, _ := fileOf(t, append([]byte("HOLDFASTx"), state[9:]...))
 	_, err = Inspect(bytes.NewReader(noState), 0)
 	require.ErrorIs(t, err, ErrNewer, "version 120")

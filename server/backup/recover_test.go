@@ -19,7 +19,7 @@ import (
 
 const survivorID = "n2@0000000000aa"
 
-// entryOf is a log entry with commands, stamped for a term.
+// entryOf returns a log entry with commands, which was proposed in the term stamped.
 func entryOf(index, term, stamped uint64, commands ...[]string) *raft.Log {
 	var body []byte
 	for _, words := range commands {
@@ -45,7 +45,7 @@ func three() raft.Configuration {
 	return c
 }
 
-// survivorFolder is the folder of one of three nodes.
+// survivorFolder returns the folder of one of three nodes.
 func survivorFolder(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "data")
@@ -95,7 +95,7 @@ func TestPreviewOfARecoveryChangesNothing(t *testing.T) {
 	require.Equal(t, uint64(5), last)
 }
 
-// requireRecovered looks at a folder as serve does.
+// requireRecovered requires that the folder, opened as serve does, has the recovered state.
 func requireRecovered(t *testing.T, dir string) {
 	t.Helper()
 	id, m, s := opened(t, Restoration{DataDir: dir, Name: "n2", Addr: "10.0.0.2:7379"})
@@ -145,7 +145,7 @@ func TestRecover(t *testing.T) {
 	requireRecovered(t, dir)
 }
 
-// TestRecoverIsBegunAgain after each step at which a recovery may be killed.
+// TestRecoverIsBegunAgain shows that a recovery can be repeated after a kill at any of its steps.
 func TestRecoverIsBegunAgain(t *testing.T) {
 	steps := map[string]func(t *testing.T, s *Survivor){
 		"said":    func(*testing.T, *Survivor) {},

@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast/holdfast/server/store"
 )
 
-// restoration is into a folder that is not there yet.
+// restoration returns a Restoration into a folder that does not exist.
 func restoration(t *testing.T) Restoration {
 	return Restoration{
 		DataDir: filepath.Join(t.TempDir(), "data"), Name: "n1", Addr: "10.0.0.1:7379",
@@ -25,7 +25,7 @@ func restoration(t *testing.T) Restoration {
 	}
 }
 
-// opened is the folder and the state in it.
+// opened opens a restored folder, and returns its identity, its state and its store.
 func opened(t *testing.T, o Restoration) (store.Identity, fsm.Machine, *store.Store) {
 	t.Helper()
 	s, err := store.Open(store.Config{DataDir: o.DataDir, Name: o.Name})
@@ -86,8 +86,9 @@ func TestRestoreMakesAClusterOfItsOwn(t *testing.T) {
 	require.NotEqual(t, done.NodeID, other.NodeID)
 }
 
-// TestRestoredTogether: folders that were restored of one file in one way have the same seed and no cluster yet. When
-// their cluster is founded all of them begin with the same snapshot, which has all of them as members.
+// TestRestoredTogether shows that folders that were restored from one file in the same way have the same seed, and no
+// cluster yet. When their cluster is bootstrapped, all of them begin with the same snapshot, which has all of them as
+// members.
 func TestRestoredTogether(t *testing.T) {
 	file, _ := fileOf(t, stateOf(t, []string{"incr", "fence"}, []string{"set", "lease", "x", "px", "5000"}))
 	fileOfLess, _ := fileOf(t, stateOf(t, []string{"incr", "fence"}))
@@ -121,7 +122,7 @@ func TestRestoredTogether(t *testing.T) {
 		{ID: other.NodeID, Addr: "10.0.0.2:7379", Voter: true},
 		{ID: one.Identity().ID, Addr: "10.0.0.1:7379", Voter: true},
 	}
-	for range 2 { // the second time as after a kill before the identity was written
+	for range 2 { // the second time as if killed before the identity was written
 		require.NoError(t, two.SetIdentity(func(id *store.Identity) {
 			id.ClusterID, id.Founders, id.Seed = "c", founders,
 				seed
@@ -174,7 +175,8 @@ func TestRestoreThatIsRefusedWritesNothing(t *testing.T) {
 	require.ErrorContains(t, err, "is not empty")
 }
 
-// TestRestoreHalfWay: what a killed restore leaves, serve refuses, and another restore makes whole.
+// TestRestoreHalfWay shows that a node does not open a folder that a killed restore has left, and that another restore
+// replaces it.
 func TestRestoreHalfWay(t *testing.T) {
 	file, _ := fileOf(t, stateOf(t, []string{"incr", "fence"}))
 	o := restoration(t)

@@ -59,7 +59,8 @@ func TestStreamIsTheFile(t *testing.T) {
 	})
 }
 
-// TestStreamsAreBounded: streams whose clients do not go on end, and make room.
+// TestStreamsAreBounded shows that the open streams are bounded, and that those whose clients stop reading, or read too
+// slowly, end and are not counted.
 func TestStreamsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		streams := NewStreams(stateSource(make([]byte, 1<<20)), Limits{
