@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast/holdfast/server/servertest"
 )
 
-// asks sends a command.
+// asks sends a command, and returns the reply, which must be no error.
 func asks(t *testing.T, c *servertest.Client, words ...string) protocol.Value {
 	t.Helper()
 	require.NoError(t, c.Send(words))
@@ -24,7 +24,7 @@ func asks(t *testing.T, c *servertest.Client, words ...string) protocol.Value {
 	return v
 }
 
-// nowMillis is cluster time as Unix time.
+// nowMillis returns cluster time as Unix time in milliseconds.
 func nowMillis(t *testing.T, c *servertest.Client) int64 {
 	v := asks(t, c, "TIME")
 	seconds, err := strconv.ParseInt(v.Elems[0].Str, 10, 64)
@@ -34,7 +34,7 @@ func nowMillis(t *testing.T, c *servertest.Client) int64 {
 	return seconds*1000 + micros/1000
 }
 
-// inBoth runs f with clients of a follower, of RESP2 and of RESP3.
+// inBoth runs f twice, with a client of a follower in RESP2 and in RESP3.
 func inBoth(t *testing.T, f func(t *testing.T, c *servertest.Client)) {
 	for _, resp := range []int{protocol.RESP2, protocol.RESP3} {
 		synctest.Test(t, func(t *testing.T) {
@@ -48,9 +48,9 @@ func inBoth(t *testing.T, f func(t *testing.T, c *servertest.Client)) {
 	}
 }
 
-const odd = "\xff\n</script>" // no UTF-8
+const odd = "\xff\n</script>" // not valid UTF-8
 
-// TestLocks: a document has what LOCK.LIST and LOCK.INFO say, in RESP2 as in RESP3.
+// TestLocks shows that a document has the fields of LOCK.LIST and LOCK.INFO, in RESP2 and in RESP3.
 func TestLocks(t *testing.T) {
 	inBoth(t, func(t *testing.T, c *servertest.Client) {
 		other := *c
@@ -121,14 +121,14 @@ func TestLocks(t *testing.T) {
 	})
 }
 
-// near: cluster time is as the entries say, so a duration is a second off at most.
+// near requires that a duration is right to about a second, since cluster time advances with entries.
 func near(t *testing.T, want int64, got *int64) {
 	t.Helper()
 	require.NotNil(t, got)
 	require.InDelta(t, want, *got, 1100)
 }
 
-// TestCluster: a document has what RAFT.STATUS says, in RESP2 as in RESP3.
+// TestCluster shows that a document has the fields of RAFT.STATUS, in RESP2 and in RESP3.
 func TestCluster(t *testing.T) {
 	inBoth(t, func(t *testing.T, c *servertest.Client) {
 		time.Sleep(10 * time.Second) // all have heard of each other
@@ -155,7 +155,7 @@ func TestCluster(t *testing.T) {
 	})
 }
 
-// TestClients: what a node knows of a client is told, and no more.
+// TestClients shows that a document has exactly what a node knows of a client.
 func TestClients(t *testing.T) {
 	idle := int64(7)
 	for state, want := range map[string]*api.Client{
@@ -174,7 +174,7 @@ func TestClients(t *testing.T) {
 	}
 }
 
-// TestLosses: a document has what LOCK.HISTORY says.
+// TestLosses shows that a document has the fields of LOCK.HISTORY.
 func TestLosses(t *testing.T) {
 	word, number := protocol.Bulk, protocol.Integer
 	broken := protocol.Map(
@@ -203,7 +203,7 @@ func TestLosses(t *testing.T) {
 	}}, doc)
 }
 
-// TestText: whatever a client names a lock, a document is JSON, and no part of it ends a script.
+// TestText shows that a document is valid JSON whatever bytes the name of a lock has, and that it cannot end a script.
 func TestText(t *testing.T) {
 	doc, err := json.Marshal(api.Lock{Key: odd, KeyBase64: []byte(odd)})
 	require.NoError(t, err)
@@ -213,8 +213,8 @@ func TestText(t *testing.T) {
 	require.Equal(t, odd, string(back.KeyBase64))
 }
 
-// TestLossGroups: losses are counted by lock and reason, and a native lock that is lost again and again is advised
-// about.
+// TestLossGroups shows that losses are counted by lock and reason, and that there is advice for a native lock that is
+// lost repeatedly.
 func TestLossGroups(t *testing.T) {
 	const now = 1_000_000
 	lost := func(secondsAgo int64, key, kind, reason string, held, more int64) api.Loss {
@@ -250,7 +250,8 @@ func TestLossGroups(t *testing.T) {
 	require.Empty(t, api.GroupLosses(nil, now))
 }
 
-// TestPolls: how often clients poll for a stock lock is said of all by those that are listed, and many are advised.
+// TestPolls shows that the rate of polls for a stock lock is estimated from the listed clients, and that there is advice
+// if clients poll often.
 func TestPolls(t *testing.T) {
 	lock := func(waiters, polls, waitedMillis int64) api.Lock {
 		const now = 1_000_000
@@ -273,7 +274,7 @@ func TestPolls(t *testing.T) {
 	require.Empty(t, none.Advice)
 }
 
-// TestVerdict: one word says how the cluster is, the worst of what is so.
+// TestVerdict shows that the verdict on a cluster is the worst one that applies.
 func TestVerdict(t *testing.T) {
 	for _, c := range []struct {
 		want, sentence string
@@ -329,7 +330,7 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
-// TestStrangeReplies: a reply that is no map is an error, and no panic.
+// TestStrangeReplies shows that a reply of another shape is an error, and does not panic.
 func TestStrangeReplies(t *testing.T) {
 	for _, v := range []protocol.Value{
 		protocol.Integer(1), protocol.Bulk("x"), protocol.Array(protocol.Bulk("odd")),
