@@ -12,14 +12,14 @@ import (
 	"github.com/holdfast/holdfast/server/members"
 )
 
-// acksOf are the acknowledgements of a cluster of voters, whose first leads.
+// acksOf returns the acknowledgements of a cluster of voters. The first voter leads.
 func acksOf(ids ...string) *acks {
 	a := newAcks(ids[0], time.Minute)
 	a.reconfigure(viewOf(ids[0], ids[1:]...))
 	return a
 }
 
-// viewOf is a configuration as a voter sees it; others that begin with '-' have no vote.
+// viewOf returns a configuration as the voter self sees it. Others that begin with '-' have no vote.
 func viewOf(self string, others ...string) *view {
 	all := []members.Member{{ID: self, Voter: true}}
 	for _, id := range others {
@@ -29,8 +29,8 @@ func viewOf(self string, others ...string) *view {
 	return newConfigurations(self).see(members.NewConfiguration(1, all...))
 }
 
-// An acknowledgement does not count for a round when its request was sent before the round began,
-// or in another term. raft's own check accepts earlier requests.
+// TestOldAcknowledgementsConfirmNothing: an acknowledgement counts for a round only if its request was sent after the
+// round began, and in the same term. Raft's own check accepts earlier requests.
 func TestOldAcknowledgementsConfirmNothing(t *testing.T) {
 	a := acksOf("n1", "n2", "n3")
 	before := a.currentRound()
@@ -75,7 +75,8 @@ func TestOldAcknowledgementsConfirmNothing(t *testing.T) {
 	require.Empty(t, a.waiters)
 }
 
-// A member that has answered no heartbeat, or none of late, is not near: the others are a majority without it.
+// TestRoundTripOfThoseThatAnswer: the round trip to a majority counts only members that have answered heartbeats, and
+// recently.
 func TestRoundTripOfThoseThatAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const near, far = time.Millisecond, 80 * time.Millisecond
@@ -137,7 +138,7 @@ func (w *Acknowledgement) isDone() bool {
 	}
 }
 
-// A member without a vote confirms nothing, and counts for no WAIT.
+// TestOnlyVotersAreCounted: a member without a vote confirms no round, and counts for no WAIT.
 func TestOnlyVotersAreCounted(t *testing.T) {
 	a := acksOf("n1", "n2", "n3", "-n4", "-n5")
 	round, match := a.beginRound(7), a.awaitMatch(7, 5, 4)
@@ -155,7 +156,8 @@ func TestOnlyVotersAreCounted(t *testing.T) {
 	require.True(t, match.isDone(), "all voters")
 }
 
-// A round belongs to one configuration: a change of the members confirms nothing and ends the round.
+// TestRoundMovesWithTheMembers: a round belongs to one configuration. A change of the members ends it without a
+// confirmation.
 func TestRoundMovesWithTheMembers(t *testing.T) {
 	a := acksOf("n1", "n2", "n3")
 	for _, next := range []*view{
@@ -182,8 +184,8 @@ func TestRoundMovesWithTheMembers(t *testing.T) {
 	a.endWait(round)
 }
 
-// What a member acknowledged before it was removed does not count when it is a member again; a voter's word counts
-// although the voter got the vote later.
+// TestAcknowledgementsOfMembersThatComeAndGo: what a member acknowledged before its removal does not count when it is
+// added again. What it acknowledged without a vote counts when it gets one.
 func TestAcknowledgementsOfMembersThatComeAndGo(t *testing.T) {
 	a := acksOf("n1", "n2", "n3")
 	a.note("n2", 7, a.currentRound(), 5)
@@ -197,8 +199,8 @@ func TestAcknowledgementsOfMembersThatComeAndGo(t *testing.T) {
 	require.Equal(t, 1, a.endWait(a.awaitMatch(7, 4, 1)))
 }
 
-// A member whose log has become shorter counts for nothing that it acknowledged, and is told of once, although several
-// answers say so. What it acknowledges later counts again.
+// TestShortenedLogIsForgotten: a member's log has become shorter. Its acknowledgements do not count any more, and it is
+// reported once, although several answers show it. Its later acknowledgements count again.
 func TestShortenedLogIsForgotten(t *testing.T) {
 	a := acksOf("n1", "n2", "n3")
 	require.Zero(t, a.matchOf("n2", 7))

@@ -64,8 +64,8 @@ func TestAppendFrames(t *testing.T) {
 	}
 }
 
-// TestSmallEntriesHoldNoLargeFrame: a small entry beside a large one has memory of its own, and a large one is not
-// copied.
+// TestSmallEntriesHoldNoLargeFrame: a small entry beside a large one has memory of its own, so that it does not keep
+// the frame. A large entry is not copied.
 func TestSmallEntriesHoldNoLargeFrame(t *testing.T) {
 	for _, size := range []int{wire.Step / 2, 2 * wire.Step} {
 		large := bytes.Repeat([]byte("x"), size)
@@ -82,7 +82,7 @@ func TestSmallEntriesHoldNoLargeFrame(t *testing.T) {
 	}
 }
 
-// TestAppendFramesAreFrozen: nodes of other releases read what this one writes.
+// TestAppendFramesAreFrozen: the encoding stays the same, since nodes of other releases read it.
 func TestAppendFramesAreFrozen(t *testing.T) {
 	req := anAppend()
 	req.Entries[1].Data = []byte("entry")
@@ -97,7 +97,8 @@ func TestAppendFramesAreFrozen(t *testing.T) {
 	})))
 }
 
-// However many entries raft gives: they go in requests of bounded size, each of which fits behind the one before.
+// TestAppendIsCutIntoRequests: any number of entries is sent in requests of bounded size, each of which continues the
+// one before.
 func TestAppendIsCutIntoRequests(t *testing.T) {
 	args := anAppend()
 	args.Entries = nil
@@ -144,7 +145,7 @@ func TestAppendIsCutIntoRequests(t *testing.T) {
 	require.Nil(t, rest)
 }
 
-// What is cut short or goes on too long is an error, wherever.
+// TestBrokenAppendFrames: a truncated frame is an error, and so is one with additional bytes.
 func TestBrokenAppendFrames(t *testing.T) {
 	whole := appendAppend(nil, anAppend())
 	for n := range whole {
@@ -177,7 +178,7 @@ func FuzzAppendFrames(f *testing.F) {
 	})
 }
 
-// TestHeartbeats acknowledge nothing, and speak of nothing.
+// TestHeartbeats: a request with an index, a term of an entry or entries is no heartbeat.
 func TestHeartbeats(t *testing.T) {
 	require.True(t, isHeartbeat(&raft.AppendEntriesRequest{Term: 7}))
 	for _, req := range []*raft.AppendEntriesRequest{
@@ -190,7 +191,7 @@ func TestHeartbeats(t *testing.T) {
 	}
 }
 
-// answering is a stream to a node that answers requests.
+// answering is a stream to a node that records requests, and answers them.
 type answering struct {
 	wire.Stream
 	got    []*raft.AppendEntriesRequest
@@ -219,7 +220,8 @@ func (s *answering) DialContext(context.Context, string) (net.Conn, error) {
 	return here, nil
 }
 
-// Raft is told of success when all requests had it: it counts all that it gave as being in the other node's log.
+// TestAppendSucceedsAsAWhole: raft gets a success only if all parts of its request had one, since it then counts all
+// entries as stored by the other node.
 func TestAppendSucceedsAsAWhole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		args := &raft.AppendEntriesRequest{Term: 7, PrevLogEntry: 4, PrevLogTerm: 6}
@@ -261,7 +263,7 @@ func TestAppendSucceedsAsAWhole(t *testing.T) {
 	})
 }
 
-// TestAnswerThatMakesNoSense: its connection ends, and is not used again.
+// TestAnswerThatMakesNoSense: an invalid answer ends its connection, which is not used again.
 func TestAnswerThatMakesNoSense(t *testing.T) {
 	near, far := net.Pipe()
 	a := newAppender(nil)
@@ -276,7 +278,7 @@ func TestAnswerThatMakesNoSense(t *testing.T) {
 	require.ErrorIs(t, err, io.ErrClosedPipe)
 }
 
-// TestAbandonedRequests: those are given up that were sent to the node long ago, and no others.
+// TestAbandonedRequests: abandon ends the requests to a node that were sent long ago, and no others.
 func TestAbandonedRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAppender(nil)
@@ -316,7 +318,7 @@ func TestAbandonedRequests(t *testing.T) {
 	})
 }
 
-// held is a stream whose dials wait until they are given up.
+// held is a stream whose dials wait until their contexts end.
 type held struct{ wire.Stream }
 
 func (held) DialContext(ctx context.Context, _ string) (net.Conn, error) {
@@ -324,7 +326,8 @@ func (held) DialContext(ctx context.Context, _ string) (net.Conn, error) {
 	return nil, ctx.Err()
 }
 
-// TestAbandonedDials: those are given up that began long ago, and no others. A dial has its time.
+// TestAbandonedDials: a node that requests pre-votes ends the dials to it that began long ago, and no others. A dial
+// has a timeout.
 func TestAbandonedDials(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, took := newAppender(held{}), make(map[string]time.Duration)
@@ -354,8 +357,9 @@ func TestAbandonedDials(t *testing.T) {
 	})
 }
 
-// TestRequestThatIsNotAnswered ends in time, and with it the other connections, which go the same way, as soon as they
-// are idle: the next ones have small packets. A connection that was closed says nothing about packets.
+// TestRequestThatIsNotAnswered: a request without an answer times out. The other connections to the node use the same
+// path, and are closed as soon as they are idle, so that the next ones send small packets. A connection that was closed
+// has no such effect.
 func TestRequestThatIsNotAnswered(t *testing.T) {
 	request := len(appendAppend(make([]byte, wire.Head), anAppend()))
 	for _, c := range []struct {
@@ -401,7 +405,7 @@ func TestRequestThatIsNotAnswered(t *testing.T) {
 	}
 }
 
-// TestConnectionsTogether: they come back and are hung up while the node stops.
+// TestConnectionsTogether: connections are given back and hung up while the node stops. None stays open.
 func TestConnectionsTogether(t *testing.T) {
 	a := newAppender(&port{closed: make(chan struct{})})
 	var all sync.WaitGroup

@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast/holdfast/server/members"
 )
 
-// capturing is a machine whose state is captured by a function.
+// capturing is a state machine whose Capture is a function of the test.
 type capturing struct {
 	machineStub
 	capture func() io.WriterTo
@@ -23,13 +23,13 @@ type capturing struct {
 
 func (m capturing) Capture() io.WriterTo { return m.capture() }
 
-// writes is a state that is written by a function.
+// writes is a state whose WriteTo calls the function.
 type writes func() error
 
 func (w writes) WriteTo(io.Writer) (int64, error) { return 3, w() }
 
-// TestSnapshotIsComplete when the state is written, and raft is to keep no more of the log than may be kept. What fails
-// is told, and changes nothing.
+// TestSnapshotIsComplete: a snapshot is complete when the state is written, and raft's limit of trailing entries is
+// set. A failure is reported, and changes nothing.
 func TestSnapshotIsComplete(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -67,7 +67,7 @@ func TestSnapshotIsComplete(t *testing.T) {
 	}
 }
 
-// TestCutThatFails is in the log of the node, unless the node ends.
+// TestCutThatFails: a failed snapshot is logged, unless the node ends.
 func TestCutThatFails(t *testing.T) {
 	for _, row := range []struct {
 		written error
@@ -105,7 +105,7 @@ func TestCutThatFails(t *testing.T) {
 	}
 }
 
-// applies is a machine that notes what it is given.
+// applies is a state machine that records the entries that it gets.
 type applies struct {
 	machineStub
 	applied, reached []uint64
@@ -118,8 +118,8 @@ func (m *applies) Apply(e Entry) error {
 
 func (m *applies) Reach(index uint64) { m.reached = append(m.reached, index) }
 
-// TestEntriesThatAreNotApplied are reached all the same, unless they show that this node cannot go on, or its state is
-// another's to replace.
+// TestEntriesThatAreNotApplied: entries that are not applied still raise the reached index, unless they show that this
+// node cannot continue, or the node is in quarantine.
 func TestEntriesThatAreNotApplied(t *testing.T) {
 	stamped := func(data []byte, stamp ...byte) *raft.Log {
 		return &raft.Log{Index: 5, Term: 2, Data: data, Extensions: stamp}
@@ -156,7 +156,7 @@ func TestEntriesThatAreNotApplied(t *testing.T) {
 	}
 }
 
-// TestConfigurationThatIsApplied is committed.
+// TestConfigurationThatIsApplied: a configuration counts as committed when its entry is applied.
 func TestConfigurationThatIsApplied(t *testing.T) {
 	a := newApplier(&Config{Machine: machineStub{}}, newParallelLog(raft.NewInmemStore(), 1<<20, nil), nil)
 	a.configurations = newConfigurations("n1")
@@ -170,7 +170,8 @@ func TestConfigurationThatIsApplied(t *testing.T) {
 	require.Equal(t, []uint64{4, 6}, committed)
 }
 
-// TestCutAfterSoManyBytes: a cut that fails is not made again with each entry.
+// TestCutAfterSoManyBytes: a snapshot is requested after a number of bytes. If it fails, it is not requested again with
+// each entry.
 func TestCutAfterSoManyBytes(t *testing.T) {
 	a := newApplier(&Config{Machine: machineStub{}}, newParallelLog(raft.NewInmemStore(), 1<<20, nil), nil)
 	a.policy.SnapshotBytes = 100

@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast/holdfast/server/members"
 )
 
-// TestBootstrapIsFinished: a power cut between the term and the first entry leaves a term alone. The entry is
-// written at the next start, and is the same; a log with entries stays as it is.
+// TestBootstrapIsFinished: a power cut between the writes of the term and of the first entry leaves only the term. The
+// next start writes the same entry. A log with entries is not changed.
 func TestBootstrapIsFinished(t *testing.T) {
 	founders := []members.Member{{ID: "n1@a", Addr: "h1:1", Voter: true}, {ID: "n2@b", Addr: "h2:1", Voter: true}}
 	open := func(stable *raft.InmemStore, bootstrap []members.Member) *Config {
@@ -52,7 +52,7 @@ func TestBootstrapIsFinished(t *testing.T) {
 	require.Zero(t, last, "a snapshot stands for its log")
 }
 
-// TestBootstrapOverAStoreThatCannotBeRead: nothing is written to it.
+// TestBootstrapOverAStoreThatCannotBeRead: bootstrap returns the error of a store that cannot be read.
 func TestBootstrapOverAStoreThatCannotBeRead(t *testing.T) {
 	store := raft.NewInmemStore()
 	c := &Config{ID: "n1@a", Log: store, Stable: unreadableStable{store}, Snapshots: raft.NewInmemSnapshotStore()}
@@ -70,12 +70,12 @@ func (unreadableStable) GetUint64([]byte) (uint64, error) {
 	return 0, errors.New("it cannot be read")
 }
 
-// faulty are stores that fail in one call.
+// faulty has stores of which one call fails.
 type faulty struct {
 	raft.LogStore
 	raft.StableStore
 	raft.SnapshotStore
-	left int // calls until then
+	left int // calls before that one
 }
 
 func newFaulty() *faulty {
@@ -139,7 +139,7 @@ func (f *faulty) List() ([]*raft.SnapshotMeta, error) {
 	return stored, errors.Join(f.call(), err)
 }
 
-// failEach has each call of stores fail once that do makes, and do return the error.
+// failEach calls do again and again, and each time another call of the stores fails. do must return the error.
 func failEach(t *testing.T, stores func() *faulty, do func(*faulty) error) {
 	t.Helper()
 	for at := 0; ; at++ {
@@ -157,7 +157,7 @@ func failEach(t *testing.T, stores func() *faulty, do func(*faulty) error) {
 	}
 }
 
-// addSnapshot adds a snapshot up to index, with the members of an earlier entry.
+// addSnapshot stores a snapshot up to index, with the members of the entry configuration.
 func addSnapshot(t *testing.T, snapshots raft.SnapshotStore, index, configuration uint64, ids ...string) {
 	t.Helper()
 	_, transport := raft.NewInmemTransport("")
@@ -167,7 +167,7 @@ func addSnapshot(t *testing.T, snapshots raft.SnapshotStore, index, configuratio
 	require.NoError(t, sink.Close())
 }
 
-// TestNoFailureOfAStartIsOverlooked: a node does not start if a call of its stores fails. The node then leaves nothing
+// TestNoFailureOfAStartIsOverlooked: a node does not start if any call of its stores fails. It then leaves nothing
 // running.
 func TestNoFailureOfAStartIsOverlooked(t *testing.T) {
 	fresh := newFaulty
@@ -212,7 +212,8 @@ func TestNoFailureOfAStartIsOverlooked(t *testing.T) {
 	}
 }
 
-// TestNoFailureOfTheLogIsOverlooked, where it says who the members are, or is cut.
+// TestNoFailureOfTheLogIsOverlooked: each failure of the log is returned while configurations are read from it, and
+// while entries are deleted.
 func TestNoFailureOfTheLogIsOverlooked(t *testing.T) {
 	stores := func() *faulty {
 		f := newFaulty()

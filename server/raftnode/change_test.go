@@ -13,12 +13,12 @@ import (
 	"github.com/holdfast/holdfast/server/members"
 )
 
-// ended is a context that has ended, and does not say so to those who wait for that.
+// ended is a context that has ended, but whose Done channel is open.
 type ended struct{ context.Context }
 
 func (ended) Err() error { return context.Canceled }
 
-// TestChangesThatAreNotMade leave the members and the log as they are, at once.
+// TestChangesThatAreNotMade: a change that is not made returns at once, and leaves the members and the log as they are.
 func TestChangesThatAreNotMade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		follower := openSingle(t, "n2", "n3")
@@ -66,8 +66,8 @@ func TestChangesThatAreNotMade(t *testing.T) {
 	})
 }
 
-// TestChangeBehindAnother: raft takes a change when the one before is committed, and not within the time of a try. A
-// change is made when it is committed.
+// TestChangeBehindAnother: raft accepts a change only after the one before is committed, which may take several
+// attempts. Change returns after its change is committed.
 func TestChangeBehindAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openSingle(t)
@@ -116,8 +116,8 @@ func TestChangeBehindAnother(t *testing.T) {
 	})
 }
 
-// TestWhatBecameOfAChange is looked for until it is known: the change is committed, or it is out of the log of a node
-// that leads no more.
+// TestWhatBecameOfAChange: awaitChange waits until the outcome is known: the change is committed, or a node that no
+// longer leads has it no more in its log.
 func TestWhatBecameOfAChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openSingle(t)
@@ -149,7 +149,7 @@ func TestWhatBecameOfAChange(t *testing.T) {
 	})
 }
 
-// TestTransfersThatAreNotMade: the leadership stays, and nothing is waited for.
+// TestTransfersThatAreNotMade: a transfer to a node that cannot lead fails at once, and the leadership stays.
 func TestTransfersThatAreNotMade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openSingle(t)

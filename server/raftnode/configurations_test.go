@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast/holdfast/server/store"
 )
 
-// configurationAt is the entry of a configuration of voters.
+// configurationAt returns the log entry of a configuration of voters.
 func configurationAt(index uint64, ids ...string) *raft.Log {
 	var all []members.Member
 	for _, id := range ids {
@@ -22,7 +22,7 @@ func configurationAt(index uint64, ids ...string) *raft.Log {
 	return &raft.Log{Index: index, Type: raft.LogConfiguration, Data: data}
 }
 
-// withNonvoter is the entry of a configuration of a member without a vote, and of voters.
+// withNonvoter returns the log entry of a configuration of voters and one member without a vote.
 func withNonvoter(index uint64, nonvoter string, voters ...string) *raft.Log {
 	conf := raft.DecodeConfiguration(configurationAt(index, voters...).Data)
 	conf.Servers = append(conf.Servers, raft.Server{
@@ -31,7 +31,7 @@ func withNonvoter(index uint64, nonvoter string, voters ...string) *raft.Log {
 	return &raft.Log{Index: index, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(conf)}
 }
 
-// watched are the configurations of n1, and the removals that were told.
+// watched returns the configurations of n1. removed is set when a removal of n1 is reported.
 func watched() (c *configurations, removed *bool) {
 	c, removed = newConfigurations("n1"), new(bool)
 	c.committed = func(change committedChange) { *removed = *removed || change.removed }
@@ -45,7 +45,7 @@ func (c *configurations) ids() (ids []string) {
 	return ids
 }
 
-// A configuration is in effect from when it is in the log until it is taken out again.
+// TestConfigurationInEffect: a configuration is in effect from its append to the log until it is truncated.
 func TestConfigurationInEffect(t *testing.T) {
 	c, _ := watched()
 	c.appended([]*raft.Log{
@@ -73,7 +73,8 @@ func TestConfigurationInEffect(t *testing.T) {
 	require.False(t, ok)
 }
 
-// Raft reads the log once while it is opened, from the snapshot on; what it reads later is no news.
+// TestConfigurationsAreReadOnce: raft reads the log once while it is opened, from the snapshot on. Later reads change
+// no configuration.
 func TestConfigurationsAreReadOnce(t *testing.T) {
 	log, snapshots := raft.NewInmemStore(), raft.NewInmemSnapshotStore()
 	require.NoError(t, log.StoreLogs([]*raft.Log{configurationAt(1, "n1"), {Index: 2}, configurationAt(3, "n1", "n2")}))
@@ -84,7 +85,7 @@ func TestConfigurationsAreReadOnce(t *testing.T) {
 		require.NoError(t, log.GetLog(index, &entry))
 		c.read(&entry)
 	}
-	read(3) // raft looks at the end first
+	read(3) // raft reads the last entry first
 	require.Empty(t, c.ids())
 	for i := range uint64(3) {
 		read(i + 1)
@@ -94,13 +95,14 @@ func TestConfigurationsAreReadOnce(t *testing.T) {
 		require.NoError(t, log.StoreLog(configurationAt(index, ids...)))
 	}
 	c.appended([]*raft.Log{configurationAt(4, "n1", "n2", "n3"), configurationAt(5, "n1", "n3")})
-	for _, index := range []uint64{3, 4} { // for a follower, say
+	for _, index := range []uint64{3, 4} { // as for a follower
 		read(index)
 		require.Equal(t, uint64(5), c.view().Index)
 	}
 }
 
-// TestConfigurationsBehindASnapshot are read, too, and those that the log still has from before the snapshot are not.
+// TestConfigurationsBehindASnapshot: configurations behind a snapshot are read. Those that the log still has from
+// before the snapshot are not.
 func TestConfigurationsBehindASnapshot(t *testing.T) {
 	log, snapshots := raft.NewInmemStore(), raft.NewInmemSnapshotStore()
 	require.NoError(t, log.StoreLogs([]*raft.Log{
@@ -120,7 +122,8 @@ func TestConfigurationsBehindASnapshot(t *testing.T) {
 	require.True(t, *removed, "it was a member when it was stopped")
 }
 
-// TestWithheldConfigurations: those that are not known to be committed, from all but the newest voters.
+// TestWithheldConfigurations: a configuration that is not known to be committed is withheld from all but the voters of
+// the newest one.
 func TestWithheldConfigurations(t *testing.T) {
 	c, _ := watched()
 	c.appended([]*raft.Log{configurationAt(1, "n1", "n2"), {Index: 2}, withNonvoter(3, "n2", "n1", "n3"), {Index: 4}})
@@ -154,7 +157,7 @@ func TestWithheldConfigurations(t *testing.T) {
 	require.False(t, withheld("n2", 5, 6), "its vote may be needed for both")
 }
 
-// TestNothingIsWithheldForEver: what waits ends with the leadership.
+// TestNothingIsWithheldForEver: a request that waits for a withheld configuration ends with the leadership.
 func TestNothingIsWithheldForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, ended := openSingle(t), make(chan error, 1)
@@ -173,8 +176,8 @@ func TestNothingIsWithheldForEver(t *testing.T) {
 	})
 }
 
-// TestWhatIsKnownOfConfigurations: the newest committed configuration is the oldest one that is kept. When the next one
-// is committed, the two are compared: a member of the first alone is gone.
+// TestWhatIsKnownOfConfigurations: the oldest configuration that is kept is the newest committed one. When the next one
+// is committed, members that only the former one has are reported as gone.
 func TestWhatIsKnownOfConfigurations(t *testing.T) {
 	c := newConfigurations("n1")
 	var changes []committedChange
@@ -284,7 +287,7 @@ func TestMajorityOfOthers(t *testing.T) {
 	}
 }
 
-// TestChanges: what each kind of change makes of the members, and what is refused.
+// TestChanges: the members after each kind of change, and the changes that are refused.
 func TestChanges(t *testing.T) {
 	conf := members.NewConfiguration(7,
 		members.Member{ID: "n1", Addr: "a1", Voter: true}, members.Member{ID: "n2", Addr: "a2", Voter: true},

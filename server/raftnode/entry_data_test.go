@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// strippedLog is a log with an entry of each size, all on the disk and none in memory.
+// strippedLog returns a log with an entry of each size. All are on the disk, and none is in memory.
 func strippedLog(t *testing.T, term uint64, sizes ...int) *parallelLog {
 	t.Helper()
 	store := raft.NewInmemStore()
@@ -24,7 +24,7 @@ func strippedLog(t *testing.T, term uint64, sizes ...int) *parallelLog {
 	return newParallelLog(store, 256<<20, nil)
 }
 
-// given is what raft gets of a log's entries.
+// given returns the log's entries as raft reads them.
 func given(t *testing.T, log *parallelLog, n int) (entries []*raft.Log) {
 	t.Helper()
 	for i := range n {
@@ -42,7 +42,8 @@ func dataBytes(entries []*raft.Log) (n int) {
 	return n
 }
 
-// A follower that lags costs one piece of the entries that raft gives at a time, and the entry behind it.
+// TestLaggingFollowerCostsOnePiece: of the entries for a lagging follower, only one request and the entry behind it
+// have their data in memory.
 func TestLaggingFollowerCostsOnePiece(t *testing.T) {
 	sizes := slices.Repeat([]int{strippedOver + 1, appendGather / 2, strippedOver, appendGather + 1}, maxAppend/4)
 	log := strippedLog(t, 7, sizes...)
@@ -69,7 +70,7 @@ func TestLaggingFollowerCostsOnePiece(t *testing.T) {
 	require.LessOrEqual(t, dataBytes(args.Entries), appendGather, "raft's request stays as it is")
 }
 
-// An entry that has no data, or is no command, is what it is.
+// TestWholeEntries: an entry that is small, or no command, is read with its data.
 func TestWholeEntries(t *testing.T) {
 	log := strippedLog(t, 7, 0, strippedOver, strippedOver+1)
 	require.NoError(t, log.store.StoreLog(&raft.Log{
@@ -84,7 +85,7 @@ func TestWholeEntries(t *testing.T) {
 	}
 }
 
-// TestReadAheadIsBounded: what raft reads ahead of the state machine, of entries of any size.
+// TestReadAheadIsBounded: the bytes that raft reads ahead of the state machine are bounded, for entries of any size.
 func TestReadAheadIsBounded(t *testing.T) {
 	const ahead, most = 4096, 33 << 20 // entries of raft's read-ahead; bytes
 	for _, size := range []int{100, strippedAheadOver, strippedAheadOver + 1, strippedOver, strippedOver + 1} {
@@ -105,7 +106,7 @@ func TestReadAheadIsBounded(t *testing.T) {
 	}
 }
 
-// endless is a log of entries of one size.
+// endless is a log of entries of one size, without an end.
 type endless struct{ size int }
 
 func (l endless) FirstIndex() (uint64, error)      { return 1, nil }
@@ -118,7 +119,8 @@ func (l endless) GetLog(index uint64, log *raft.Log) error {
 	return nil
 }
 
-// TestStrippedDataIsLetGo, although the store has read the entry in one piece.
+// TestStrippedDataIsLetGo: the data of a stripped entry is freed, even if the store has read the entry into one piece
+// of memory.
 func TestStrippedDataIsLetGo(t *testing.T) {
 	disk := &inOnePiece{InmemStore: raft.NewInmemStore()}
 	large := raft.Log{Index: 1, Term: 7, Data: make([]byte, strippedOver+1), Extensions: []byte{7}}
@@ -148,7 +150,8 @@ func (s *inOnePiece) GetLog(index uint64, log *raft.Log) error {
 	return nil
 }
 
-// What has taken an entry's place since raft got it is never sent in its name.
+// TestReplacedEntryIsNotSent: if an entry was replaced after raft had read it, the other entry's data is not sent in
+// its place.
 func TestReplacedEntryIsNotSent(t *testing.T) {
 	log := strippedLog(t, 7, 10, strippedOver+1)
 	args := &raft.AppendEntriesRequest{Term: 7, Entries: given(t, log, 2)}
@@ -160,7 +163,8 @@ func TestReplacedEntryIsNotSent(t *testing.T) {
 	require.ErrorContains(t, err, "another, of term 8")
 }
 
-// Recent entries are in memory, but not more than so many bytes, unless they are on their way to the disk.
+// TestRecentEntriesAreBoundedByBytes: recent entries are in memory up to a number of bytes. Entries that are not on the
+// disk yet are always in memory.
 func TestRecentEntriesAreBoundedByBytes(t *testing.T) {
 	const size = recentBytes / 4
 	held := func(log *parallelLog) (indices []uint64) {

@@ -17,7 +17,8 @@ import (
 	"github.com/holdfast/holdfast/server/peer/wire"
 )
 
-// The longer log is elected, and of equal ones the node that has applied more of it.
+// TestFitterCandidate: the node with the longer log is elected, then the one that has applied more, then the one with
+// the lower ID.
 func TestFitterCandidate(t *testing.T) {
 	fit := []candidate{
 		{id: "n3", length: 9, applied: 2},
@@ -33,13 +34,13 @@ func TestFitterCandidate(t *testing.T) {
 	}
 }
 
-// voterStub is a voter with a stub for raft.
+// voterStub is a voter with a stub in place of raft.
 type voterStub struct {
 	*fastFailover
 	term, length uint64
 	leader       string        // as far as the voter knows
-	slow         time.Duration // until the voter answers
-	nominated    chan string   // which nodes the voter has nominated
+	slow         time.Duration // the time until the voter answers
+	nominated    chan string   // the nodes that the voter has nominated
 }
 
 func (v *voterStub) CurrentTerm() uint64  { return v.term }
@@ -49,8 +50,8 @@ func (v *voterStub) LeaderWithID() (raft.ServerAddress, raft.ServerID) {
 	return "", raft.ServerID(v.leader)
 }
 
-// orphans are the voters that n1, the leader of term 2, leaves behind in a cluster of so many nodes. All have the same
-// log, and have found out.
+// orphans returns the voters of a cluster of several nodes whose leader n1, of term 2, is dead. All have the same log,
+// and know that the leader is dead.
 func orphans(nodes int) map[string]*voterStub {
 	all, ids := make(map[string]*voterStub), []string{"n1", "n2", "n3", "n4", "n5"}[:nodes]
 	dial := func(_ context.Context, id string) (net.Conn, error) {
@@ -91,8 +92,8 @@ func nominations(t *testing.T, all map[string]*voterStub) (n int) {
 	return n
 }
 
-// The node that asks is nominated once, unless any other that answers is more up to date, in whatever order they
-// answer.
+// TestOnlyTheMostUpToDateIsNominated: the node that asks is nominated once, unless another node that answers is more up
+// to date, in any order of the answers.
 func TestOnlyTheMostUpToDateIsNominated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, nodes := range []int{3, 5} {
@@ -116,7 +117,7 @@ func TestOnlyTheMostUpToDateIsNominated(t *testing.T) {
 	})
 }
 
-// TestTooFewAgree: those that have reached the leader count against an election.
+// TestTooFewAgree: voters that have reached the leader do not agree to an election, so that there is no majority.
 func TestTooFewAgree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := orphans(5)
@@ -129,7 +130,8 @@ func TestTooFewAgree(t *testing.T) {
 	})
 }
 
-// A leadership is vacant until its term is over, or another node leads: then there is another election to wait for.
+// TestVacancyEndsWithTheTerm: a leadership is vacant until its term ends, or another leader is known. Then there is
+// another election.
 func TestVacancyEndsWithTheTerm(t *testing.T) {
 	for _, row := range []struct {
 		term   uint64
@@ -140,7 +142,7 @@ func TestVacancyEndsWithTheTerm(t *testing.T) {
 		{2, "", true},
 		{2, "n3", false},
 		{3, "", false},
-		{3, "n1", false}, // it came back, and was elected
+		{3, "n1", false}, // n1 came back, and was elected
 		{3, "n3", false},
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -160,8 +162,8 @@ func TestVacancyEndsWithTheTerm(t *testing.T) {
 	}
 }
 
-// What changes while the others are asked counts. A node that cannot lead, or that nobody is left to nominate, asks
-// nobody.
+// TestQuestionsOvertaken: changes while the others are asked count. A node that cannot lead, or has no other voter to
+// nominate it, asks nobody.
 func TestQuestionsOvertaken(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -212,7 +214,7 @@ func TestQuestionsOvertaken(t *testing.T) {
 	}
 }
 
-// named is a connection that comes from the node of a name.
+// named is a connection from the node name.
 type named struct {
 	net.Conn
 	name string
@@ -220,15 +222,15 @@ type named struct {
 
 func (c named) PeerName() string { return c.name }
 
-// A question of another version may mean something else, and one must come from another voter: the rest gets no answer.
-// A question that is answered gets a nomination if it is about the leadership that this voter knows to be over.
+// TestProposalsThatAreNotTaken: a question of another version, or not from another voter, gets no answer. An answered
+// question leads to a nomination only if it is about the leadership that this voter knows to be dead.
 func TestProposalsThatAreNotTaken(t *testing.T) {
 	over, none := deadLeader{"n1", 2}, deadLeader{}
 	for _, row := range []struct {
 		id       string
 		version  byte
 		about    deadLeader
-		from     string // what the connection says
+		from     string // the node of the connection
 		cut      int    // bytes of the question that are missing
 		alters   func(asked *voterStub)
 		answered bool
@@ -285,14 +287,14 @@ func TestProposalsThatAreNotTaken(t *testing.T) {
 	}
 }
 
-// TestNobodyIsAskedInVain: when the leader's port has refused a node, the node asks the others again and again. While
-// it reaches the leader it asks none.
+// TestNobodyIsAskedInVain: a node that the leader's port has refused asks the others again and again. A node that
+// reaches the leader asks nobody.
 func TestNobodyIsAskedInVain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int64
 		all := orphans(3)
 		v, dial := all["n2"], all["n2"].dial
-		all["n3"].reached("n1") // and does not agree
+		all["n3"].reached("n1") // so it does not agree
 		v.dial = func(ctx context.Context, id string) (net.Conn, error) {
 			asked.Add(1)
 			return dial(ctx, id)
@@ -315,7 +317,8 @@ func TestNobodyIsAskedInVain(t *testing.T) {
 	})
 }
 
-// TestStateInQuarantineIsOfNoUse: others do not have such a node elected for what it has applied.
+// TestStateInQuarantineIsOfNoUse: a node in quarantine reports an applied index of 0, so that its state does not help
+// it to be elected.
 func TestStateInQuarantineIsOfNoUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openSingle(t, "n2", "n3")
@@ -326,8 +329,7 @@ func TestStateInQuarantineIsOfNoUse(t *testing.T) {
 	})
 }
 
-// TestAnswersToAQuestion: what an answer says, which answers make no sense, and that a connection ends with its
-// question.
+// TestAnswersToAQuestion: valid answers, invalid ones, and none. The connection ends with its question.
 func TestAnswersToAQuestion(t *testing.T) {
 	whole := []byte{proposalKind, 1, 200, 1, 7}
 	says := candidate{id: "n2", length: 200, applied: 7}
@@ -343,7 +345,7 @@ func TestAnswersToAQuestion(t *testing.T) {
 		{whole[:1], candidate{}, false, wire.ErrCorrupt},
 		{whole[:3], candidate{}, false, wire.ErrCorrupt},
 		{append([]byte{proposalKind + 1}, whole[1:]...), candidate{}, false, wire.ErrCorrupt},
-		{nil, candidate{}, false, io.ErrClosedPipe}, // there is none before the end of the time
+		{nil, candidate{}, false, io.ErrClosedPipe}, // no answer in time
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
@@ -373,7 +375,7 @@ func TestAnswersToAQuestion(t *testing.T) {
 	}
 }
 
-// A node that may not lead says so, and raft does not hear of the nomination.
+// TestNominationsThatAreRefused: a node that may not lead refuses a nomination, and raft does not get it.
 func TestNominationsThatAreRefused(t *testing.T) {
 	for _, want := range []error{errNoVote, ErrQuarantined} {
 		synctest.Test(t, func(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast/holdfast/server/peer/wire"
 )
 
-// TestWhatIsAQuestion: other frames are left to others, and one that is not taken has no answer.
+// TestWhatIsAQuestion: AnswerProposal leaves frames of other kinds to its caller. An invalid question gets no answer.
 func TestWhatIsAQuestion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openSingle(t, "n2", "n3")
@@ -34,7 +34,7 @@ func TestWhatIsAQuestion(t *testing.T) {
 	})
 }
 
-// TestStrangersAreNoSubscribers.
+// TestStrangersAreNoSubscribers: a node that is no member cannot subscribe to commits.
 func TestStrangersAreNoSubscribers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openSingle(t, "n2", "n3")
@@ -44,7 +44,7 @@ func TestStrangersAreNoSubscribers(t *testing.T) {
 	})
 }
 
-// TestLeaderThatIsReached is not dead.
+// TestLeaderThatIsReached: a leader that was reached does not count as dead.
 func TestLeaderThatIsReached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openSingle(t, "n2", "n3")
@@ -67,7 +67,7 @@ func TestSubscribersAreWoken(t *testing.T) {
 	})
 }
 
-// TestTransferTime: the time counts the entries that are not committed, up to the size of one request.
+// TestTransferTime: the time is that of the entries that are not committed, up to the size of one request.
 func TestTransferTime(t *testing.T) {
 	for _, c := range []struct {
 		sizes []int
@@ -94,7 +94,7 @@ func TestTransferTime(t *testing.T) {
 	}
 }
 
-// forgetful is a log that loses an entry after the first look.
+// forgetful is a log of which one read fails, as if the entry were deleted meanwhile.
 type forgetful struct {
 	*raft.InmemStore
 	looks, lost uint64

@@ -25,16 +25,16 @@ import (
 	"github.com/holdfast/holdfast/server/store"
 )
 
-// port is a stream to members that answer as told, and that accepts nothing.
+// port is a stream to members that answer as the test sets. It accepts no connections.
 type port struct {
 	memberStub
 	closed       chan struct{}
 	once         sync.Once
 	dialed, open atomic.Int32
-	refuses      atomic.Bool // dials
+	refuses      atomic.Bool // whether dials fail
 
 	mu    sync.Mutex
-	conns []net.Conn // that were dialed
+	conns []net.Conn // all that were dialed
 }
 
 func (p *port) Accept() (net.Conn, error) {
@@ -77,7 +77,7 @@ func (p *port) DialContext(ctx context.Context, id string) (net.Conn, error) {
 	return conn, err
 }
 
-// dialedConn is counted until it is closed.
+// dialedConn counts as open until it is closed.
 type dialedConn struct {
 	net.Conn
 	port *port
@@ -89,7 +89,7 @@ func (c *dialedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// machineStub takes every entry.
+// machineStub is a state machine that accepts every entry, and ignores it.
 type machineStub struct{}
 
 func (machineStub) Apply(Entry) error               { return nil }
@@ -97,18 +97,18 @@ func (machineStub) Reach(uint64)                    {}
 func (machineStub) Capture() io.WriterTo            { return strings.NewReader("state") }
 func (machineStub) Restore(io.Reader, uint64) error { return nil }
 
-// single is the node n1 by itself.
+// single is the node n1, of which no other member runs.
 type single struct {
 	*Node
 	append    *port
-	snapshots atomic.Int32 // that were taken
+	snapshots atomic.Int32 // number of those taken
 
-	removed, changed, configured atomic.Int32 // times that the owner was told
+	removed, changed, configured atomic.Int32 // number of calls of OnRemoved, OnChange and OnConfiguration
 
 	start func()
 }
 
-// singleConfig is what n1 is opened with.
+// singleConfig returns the configuration of n1.
 func singleConfig(store *raft.InmemStore, snapshots raft.SnapshotStore) Config {
 	return Config{
 		ID: "n1", Log: store, Stable: store, Snapshots: snapshots,
@@ -127,7 +127,7 @@ func singleConfig(store *raft.InmemStore, snapshots raft.SnapshotStore) Config {
 	}
 }
 
-// openSingle opens n1, with these other founders, who do not answer. It belongs into a bubble.
+// openSingle opens n1. The other founders do not answer. It must be called in a bubble.
 func openSingle(t *testing.T, others ...string) *single {
 	s := &single{append: &port{closed: make(chan struct{})}}
 	founders := []members.Member{{ID: "n1", Addr: "n1:1", Voter: true}}
@@ -165,7 +165,7 @@ func openSingle(t *testing.T, others ...string) *single {
 	return s
 }
 
-// TestLeadershipIsOneTerms: a leader does not lead the terms before its own, and sends nothing of them.
+// TestLeadershipIsOneTerms: a leader leads only its own term, and sends no request of an earlier term.
 func TestLeadershipIsOneTerms(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openSingle(t)
@@ -192,8 +192,8 @@ func TestLeadershipIsOneTerms(t *testing.T) {
 	})
 }
 
-// TestRemovalNoticeIsALeaders: it is repeated until it is taken, and leaves no connection; a node that does not lead
-// sends none.
+// TestRemovalNoticeIsALeaders: a leader repeats a removal notice until it is accepted, and then closes its connection.
+// A node that does not lead sends none.
 func TestRemovalNoticeIsALeaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		follower := openSingle(t, "n2", "n3")
@@ -217,13 +217,14 @@ func TestRemovalNoticeIsALeaders(t *testing.T) {
 	})
 }
 
-// TestRemovalNoticeEnds when the member knows, or cannot be reached, or has had its time.
+// TestRemovalNoticeEnds: a removal notice ends when the member has a later term, when it refuses connections, or after
+// a timeout.
 func TestRemovalNoticeEnds(t *testing.T) {
 	for _, c := range []struct {
 		name         string
-		newer        bool // the member is in another term
-		refuses      bool // connections
-		hangs        bool // it hangs up
+		newer        bool // the member answers with a later term
+		refuses      bool // the member refuses connections
+		hangs        bool // the member closes the connection at each request
 		took         time.Duration
 		asked, dials int32
 	}{
@@ -252,7 +253,7 @@ func TestRemovalNoticeEnds(t *testing.T) {
 				began := time.Now()
 				n.sendRemovalNotice(t.Context(), "n9", 1)
 				require.Equal(t, c.took, time.Since(began))
-				require.InDelta(t, c.asked, asked.Load(), 1) // the last may come with the end
+				require.InDelta(t, c.asked, asked.Load(), 1) // the last may coincide with the timeout
 				require.InDelta(t, c.dials, n.append.dialed.Load(), 1)
 				require.Equal(t, c.asked == 0, asked.Load() == 0)
 				require.Equal(t, c.dials > 1, n.append.dialed.Load() > 1)
@@ -261,7 +262,7 @@ func TestRemovalNoticeEnds(t *testing.T) {
 	}
 }
 
-// TestLeaderAtTheStart goes on to lead: a lone voter may have been elected before the parts start.
+// TestLeaderAtTheStart: a lone voter that was elected before its parts start keeps its leadership.
 func TestLeaderAtTheStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openSingle(t)
@@ -282,7 +283,7 @@ func TestOthersAreNotOvertaken(t *testing.T) {
 	})
 }
 
-// TestWhatTheOwnerIsTold of members: what was found while the node was opened is told when it starts.
+// TestWhatTheOwnerIsTold: changes of the members that are found while the node is opened are reported when it starts.
 func TestWhatTheOwnerIsTold(t *testing.T) {
 	for _, removed := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -302,7 +303,8 @@ func TestWhatTheOwnerIsTold(t *testing.T) {
 	}
 }
 
-// TestSnapshotAfterSoManyBytes: they are counted anew after each snapshot, whatever it was taken for.
+// TestSnapshotAfterSoManyBytes: a snapshot is taken when enough bytes were applied since the last one, whatever the
+// last one was taken for.
 func TestSnapshotAfterSoManyBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openSingle(t)
@@ -323,7 +325,8 @@ func TestSnapshotAfterSoManyBytes(t *testing.T) {
 	})
 }
 
-// TestSnapshotForAnother: one that is new enough is opened, or taken first; a node in quarantine opens none.
+// TestSnapshotForAnother: OpenSnapshot opens a snapshot that is new enough, or takes one first. In quarantine it opens
+// none.
 func TestSnapshotForAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		follower := openSingle(t, "n2", "n3")
@@ -341,7 +344,7 @@ func TestSnapshotForAnother(t *testing.T) {
 			require.GreaterOrEqual(t, snapshot.Index, uint64(1))
 			require.Equal(t, int32(1), n.snapshots.Load())
 		}
-		for at, taken := range []int32{2, 2, 3} { // calls that fail: the first, then none
+		for at, taken := range []int32{2, 2, 3} { // by turns, the first call of the store fails, and none
 			store := n.Node.snapshots.SnapshotStore
 			n.Propose(n.Term(), nil)
 			synctest.Wait()
@@ -373,12 +376,13 @@ func TestSnapshotForAnother(t *testing.T) {
 	})
 }
 
-// unlisted are snapshots that cannot be listed.
+// unlisted is a store whose snapshots cannot be listed.
 type unlisted struct{ raft.SnapshotStore }
 
 func (unlisted) List() ([]*raft.SnapshotMeta, error) { return nil, errBroken }
 
-// TestGivingUp: too few other voters have what follows the commit index; the voter with the longest log is asked first.
+// TestGivingUp: entries are unacknowledged if too few other voters have an entry behind the commit index. GiveUp asks
+// the voter with the longest log first.
 func TestGivingUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openSingle(t, "n2", "n3")
@@ -412,8 +416,8 @@ func TestGivingUp(t *testing.T) {
 	})
 }
 
-// TestCommittedEntriesWaitForNobody: while all that a leader has is committed, and the state machine works on it, no
-// voter owes an acknowledgement.
+// TestCommittedEntriesWaitForNobody: if all entries of a leader are committed, no voter owes an acknowledgement, even
+// while the state machine works on them.
 func TestCommittedEntriesWaitForNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openSingle(t)
@@ -429,7 +433,8 @@ func TestCommittedEntriesWaitForNobody(t *testing.T) {
 	})
 }
 
-// TestSubscriptionOutlivesChangesOfMembers, and its connection ends with the goroutine.
+// TestSubscriptionOutlivesChangesOfMembers: a subscription survives a change of the members. Its connection is closed
+// when its goroutine ends.
 func TestSubscriptionOutlivesChangesOfMembers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openSingle(t, "n2", "n3")
@@ -451,7 +456,7 @@ func TestSubscriptionOutlivesChangesOfMembers(t *testing.T) {
 	})
 }
 
-// TestSubscriptionOfAFormerMember ends with the connection that was kept for it.
+// TestSubscriptionOfAFormerMember: when a subscriber is removed, the connection that was kept for it is closed.
 func TestSubscriptionOfAFormerMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openSingle(t, "n2", "n3")
@@ -471,7 +476,8 @@ func TestSubscriptionOfAFormerMember(t *testing.T) {
 	})
 }
 
-// TestIdleConnectionsAreBounded: so many are kept to a node, and none once the node stops.
+// TestIdleConnectionsAreBounded: at most connsPerPeer idle connections to a node are kept, and none after the node has
+// stopped.
 func TestIdleConnectionsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openSingle(t, "n2", "n3")
@@ -500,7 +506,7 @@ func TestIdleConnectionsAreBounded(t *testing.T) {
 	})
 }
 
-// replayStub is a machine that may refuse entries.
+// replayStub is a state machine that records what it restores and applies, and returns err.
 type replayStub struct {
 	applied []string
 	err     error
@@ -518,7 +524,7 @@ func (m *replayStub) Apply(data []byte) error {
 	return m.err
 }
 
-// takeSnapshot makes an empty snapshot of a log up to an entry, and of members.
+// takeSnapshot stores an empty snapshot of the log up to index, with the members ids.
 func takeSnapshot(t *testing.T, snapshots raft.SnapshotStore, index, term uint64, ids ...string) {
 	t.Helper()
 	_, transport := raft.NewInmemTransport("")
@@ -527,8 +533,8 @@ func takeSnapshot(t *testing.T, snapshots raft.SnapshotStore, index, term uint64
 	require.NoError(t, sink.Close())
 }
 
-// TestReplay: void entries are left out, and the first that is missing or cannot be applied ends it. So does a snapshot
-// that cannot be read.
+// TestReplay: Replay skips void entries. It returns an error for an entry that is missing or cannot be applied, and for
+// a snapshot that cannot be read.
 func TestReplay(t *testing.T) {
 	store, snapshots := raft.NewInmemStore(), raft.NewInmemSnapshotStore()
 	require.NoError(t, store.StoreLogs([]*raft.Log{
@@ -577,7 +583,7 @@ func TestReplay(t *testing.T) {
 	require.ErrorIs(t, err, errBroken)
 }
 
-// closing are snapshots that count how many of them were closed.
+// closing is a store of snapshots that counts how many of them were closed.
 type closing struct {
 	raft.SnapshotStore
 	closed int
@@ -598,7 +604,7 @@ func (r *closingReader) Close() error {
 	return r.ReadCloser.Close()
 }
 
-// TestLooksDoNotOverlap: events are told in the order of their causes.
+// TestLooksDoNotOverlap: only one check runs at a time, so that events are emitted in order.
 func TestLooksDoNotOverlap(t *testing.T) {
 	p := newProgress(&Config{})
 	p.checking.Store(true)
@@ -606,7 +612,7 @@ func TestLooksDoNotOverlap(t *testing.T) {
 	require.Zero(t, p.term)
 }
 
-// TestEntriesAreVerifiedFirst, by a build that verifies.
+// TestEntriesAreVerifiedFirst: a build that verifies entries does so before it applies them.
 func TestEntriesAreVerifiedFirst(t *testing.T) {
 	a := newApplier(&Config{Machine: &machineStub{}}, nil, nil)
 	var verified [][]*raft.Log
@@ -620,7 +626,7 @@ func TestEntriesAreVerifiedFirst(t *testing.T) {
 	require.EqualValues(t, 5, a.index.Load())
 }
 
-// restores is a machine that is given a state.
+// restores is a state machine that records the index of a restored state, and returns err.
 type restores struct {
 	machineStub
 	index uint64
@@ -632,8 +638,8 @@ func (m *restores) Restore(_ io.Reader, index uint64) error {
 	return m.err
 }
 
-// TestRestoredStates: what a state changes depends on whether raft takes it from the disk, while it is opened, or from
-// a leader.
+// TestRestoredStates: the effects of a restored state depend on its source. Raft reads it from the disk while it is
+// opened, and later gets it from a leader.
 func TestRestoredStates(t *testing.T) {
 	m, snapshots := &restores{}, raft.NewInmemSnapshotStore()
 	a := newApplier(&Config{Machine: m, Snapshots: snapshots}, nil, nil)
@@ -678,15 +684,15 @@ func TestRestoredStates(t *testing.T) {
 	require.Equal(t, []string{"n1", "n2"}, a.configurations.ids(), "of no snapshot nothing is known")
 }
 
-// takesAll answers for members that take whatever is sent.
+// takesAll is the answer of a member that accepts every request.
 func takesAll(req *raft.AppendEntriesRequest) *raft.AppendEntriesResponse {
 	return &raft.AppendEntriesResponse{
 		Term: req.Term, Success: true, LastLog: req.PrevLogEntry + uint64(len(req.Entries)),
 	}
 }
 
-// TestMemberKeepsItsAddress: a change that is not a move leaves it, whatever the change says; a change is confirmed by
-// the configuration that it made.
+// TestMemberKeepsItsAddress: only a move changes a member's address, whatever address another change has. A change is
+// confirmed only by the configuration that it has made.
 func TestMemberKeepsItsAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openSingle(t)
@@ -731,7 +737,8 @@ func TestMemberKeepsItsAddress(t *testing.T) {
 	})
 }
 
-// TestTermOfARunningNode: raft does not hear of a failure to store it once the node runs, and the owner does.
+// TestTermOfARunningNode: if a running node cannot store a term, the owner gets the error, and raft's call does not
+// return.
 func TestTermOfARunningNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openSingle(t)
@@ -747,7 +754,7 @@ func TestTermOfARunningNode(t *testing.T) {
 	})
 }
 
-// cutStable fails all writes but the first ones.
+// cutStable fails all writes after the first left ones.
 type cutStable struct {
 	raft.StableStore
 	left int
@@ -767,8 +774,8 @@ func (s *cutStable) SetUint64(key []byte, value uint64) error {
 	return s.StableStore.SetUint64(key, value)
 }
 
-// TestHalfStoredVote: a node that was killed while it stored a vote votes for no node in that term whose log is shorter
-// than its own, also if it had voted for that node before.
+// TestHalfStoredVote: a node was killed while it stored a vote. In that term it votes for no node whose log is shorter
+// than its own, even if it had voted for that node before.
 func TestHalfStoredVote(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openSingle(t, "n2", "n3")
@@ -788,14 +795,15 @@ func TestHalfStoredVote(t *testing.T) {
 			answer := make(chan raft.RPCResponse, 1)
 			n.filter.pass(t.Context(), raft.RPC{RespChan: answer, Command: &raft.RequestVoteRequest{
 				RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte("n3"), Addr: []byte("n3")},
-				Term:      term, // and an empty log
+				Term:      term, // and its log is empty
 			}})
 			require.False(t, (<-answer).Response.(*raft.RequestVoteResponse).Granted, "after %d writes", written)
 		}
 	})
 }
 
-// TestRefusedStates: a state takes no place of a newer one, none of other members, and none on a leader.
+// TestRefusedStates: a node refuses a state that is older than its own, a state with an older configuration, and any
+// state while it leads.
 func TestRefusedStates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openSingle(t)
@@ -815,8 +823,8 @@ func TestRefusedStates(t *testing.T) {
 	})
 }
 
-// TestStateOfAnotherMember takes the place of a node's own in quarantine, if a leader is known. Until the quarantine
-// ends the node asks for votes late.
+// TestStateOfAnotherMember: a node in quarantine takes another member's state if it knows a leader. Until the
+// quarantine ends, it requests votes only after it has heard of a candidate with a shorter log.
 func TestStateOfAnotherMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openSingle(t, "n2", "n3")
@@ -868,7 +876,7 @@ func TestStateOfAnotherMember(t *testing.T) {
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
 		requests := n.filter.requests
-		n.filter.requests = make(chan raft.RPC) // raft takes nothing
+		n.filter.requests = make(chan raft.RPC) // raft receives no request
 		require.ErrorIs(t, replace(ended), context.Canceled)
 		for _, c := range []struct {
 			answer any
@@ -916,7 +924,8 @@ func TestStateOfAnotherMember(t *testing.T) {
 	})
 }
 
-// proposes is a connection to a node that answers a question with a proposal of term 0, after a while.
+// proposes returns a connection to a node that answers a question after a while, without agreeing. lengthAndApplied are
+// the node's log length and applied index.
 func proposes(t *testing.T, after time.Duration, lengthAndApplied ...byte) net.Conn {
 	asking, asked := net.Pipe()
 	go func() {
@@ -931,7 +940,7 @@ func proposes(t *testing.T, after time.Duration, lengthAndApplied ...byte) net.C
 	return asking
 }
 
-// TestSuccessors: a voter that has applied about what the leader has is ready.
+// TestSuccessors: a voter is ready to lead if it has applied about as much as the leader.
 func TestSuccessors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openSingle(t, "n2", "n3", "n4")
@@ -1026,8 +1035,8 @@ func TestSuccessors(t *testing.T) {
 	})
 }
 
-// TestHeir: of the voters that can lead in time, the one with the longest log that is not in quarantine leads next. One
-// that cannot is asked until the wait is over: it may have been started a moment ago.
+// TestHeir: of the voters that answer in time and are not in quarantine, the one with the longest log leads next. If
+// none can lead, the voters are asked until the wait ends, since one may have been started a moment ago.
 func TestHeir(t *testing.T) {
 	type says struct {
 		after           time.Duration
@@ -1066,7 +1075,7 @@ func TestHeir(t *testing.T) {
 	}
 }
 
-// TestSubscriberThatComesBack: a member that leaves and is added again hears of commits as before.
+// TestSubscriberThatComesBack: a member that is removed and added again gets commit notifications as before.
 func TestSubscriberThatComesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openSingle(t)
@@ -1094,8 +1103,8 @@ func TestSubscriberThatComesBack(t *testing.T) {
 	})
 }
 
-// TestNotifierEndsWithItsGoroutines: a notifier ends after the request that is under way. When the leadership of its
-// node is over it sends no commits.
+// TestNotifierEndsWithItsGoroutines: a notifier ends after the request in flight. It sends nothing while its node does
+// not lead.
 func TestNotifierEndsWithItsGoroutines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := raft.NewInmemStore()
@@ -1127,8 +1136,8 @@ func TestNotifierEndsWithItsGoroutines(t *testing.T) {
 			{func() {}, 2, 1},
 			{func() { leads = false }, 2, 1},
 			{func() { leads = true }, 3, 1},
-			{func() { require.NoError(t, log.DeleteRange(5, 5)) }, 3, 1}, // a snapshot has it
-			{func() { stream.hangUp() }, 3, 1},                           // the next finds a connection
+			{func() { require.NoError(t, log.DeleteRange(5, 5)) }, 3, 1}, // a snapshot has the entry
+			{func() { stream.hangUp() }, 3, 1},                           // the next request finds a new connection
 			{func() {}, 4, 1},
 			{func() { stream.refuses.Store(true); stream.hangUp() }, 4, 0},
 			{func() {}, 4, 0},
@@ -1154,8 +1163,8 @@ func TestNotifierEndsWithItsGoroutines(t *testing.T) {
 	})
 }
 
-// TestLateSnapshot: whether a snapshot is late is judged when raft is through with all requests before. One that is
-// late is read to its end: what follows over its connection is another request.
+// TestLateSnapshot: whether a snapshot is late is decided after raft has handled all earlier requests. A late snapshot
+// is read to its end, since the next request follows it on the connection.
 func TestLateSnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openSingle(t)
@@ -1189,7 +1198,7 @@ func TestLateSnapshot(t *testing.T) {
 	})
 }
 
-// refusing is a machine that cannot apply an entry.
+// refusing is a state machine that cannot apply the entry refused.
 type refusing struct {
 	machineStub
 	applied, reached []uint64
@@ -1206,7 +1215,8 @@ func (m *refusing) Apply(e Entry) error {
 
 func (m *refusing) Reach(index uint64) { m.reached = append(m.reached, index) }
 
-// TestNothingIsAppliedBehindWhatCannotBe, and the state that is left is in no snapshot.
+// TestNothingIsAppliedBehindWhatCannotBe: after an entry that cannot be applied, no entry is applied, and no snapshot
+// is taken.
 func TestNothingIsAppliedBehindWhatCannotBe(t *testing.T) {
 	var failed []error
 	m := &refusing{refused: 3}
@@ -1234,7 +1244,7 @@ func TestNothingIsAppliedBehindWhatCannotBe(t *testing.T) {
 	require.ErrorContains(t, err, "the state is not the log's any more")
 }
 
-// turning are snapshots that are other ones from a listing on.
+// turning is a store that has other snapshots after a number of listings.
 type turning struct {
 	raft.SnapshotStore
 	other raft.SnapshotStore
@@ -1248,7 +1258,7 @@ func (s *turning) List() ([]*raft.SnapshotMeta, error) {
 	return s.SnapshotStore.List()
 }
 
-// TestMembersThatRaftFinds: a node whose raft finds other members than the node found does not start.
+// TestMembersThatRaftFinds: a node does not start if raft has read other members than the node itself.
 func TestMembersThatRaftFinds(t *testing.T) {
 	refused := 0
 	for after := range 6 {
@@ -1276,7 +1286,7 @@ func TestMembersThatRaftFinds(t *testing.T) {
 	require.Less(t, refused, 6)
 }
 
-// TestDeclineWithoutSuccessor: a node in quarantine that nobody answers keeps its leadership, and says so.
+// TestDeclineWithoutSuccessor: if no voter answers that could lead, Decline returns an error, and the leadership stays.
 func TestDeclineWithoutSuccessor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openSingle(t)
@@ -1288,7 +1298,7 @@ func TestDeclineWithoutSuccessor(t *testing.T) {
 	})
 }
 
-// TestFullDisk: a snapshot is asked for while the disk is full, if that gives back space.
+// TestFullDisk: while the disk is full, a snapshot is requested if it frees space.
 func TestFullDisk(t *testing.T) {
 	const mega = 1 << 20
 	asks := func(full bool, logBytes, stateBytes int64, applied uint64, sizes ...int64) bool {
@@ -1315,7 +1325,7 @@ func TestFullDisk(t *testing.T) {
 	require.False(t, asks(true, 0, 10, 10, 10, 10))
 }
 
-// sizedSnapshots has snapshots that nobody can read.
+// sizedSnapshots is a store whose snapshots can be listed, and not read.
 type sizedSnapshots struct {
 	raft.SnapshotStore
 	list []*raft.SnapshotMeta

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast/holdfast/protocol/invariant"
 )
 
-// TestSettingsOfRaft are the owner's, but for those that this package's promises need.
+// TestSettingsOfRaft: raft gets the owner's settings, except those that this package's promises need.
 func TestSettingsOfRaft(t *testing.T) {
 	c := Config{
 		ID: "n1", RaftLogger: hclog.NewNullLogger(),
@@ -32,7 +32,7 @@ func TestSettingsOfRaft(t *testing.T) {
 	require.Equal(t, want, c.raft())
 }
 
-// panicking is a log that cannot be looked into.
+// panicking is a log whose LastIndex panics.
 type panicking struct {
 	raft.LogStore
 	with any
@@ -40,7 +40,8 @@ type panicking struct {
 
 func (p panicking) LastIndex() (uint64, error) { panic(p.with) }
 
-// TestRaftThatPanics while it is opened: an error of a store is an error, and a mistake of a program is none.
+// TestRaftThatPanics: if raft panics with an error of a store while it is opened, newRaft returns the error. Other
+// panics pass.
 func TestRaftThatPanics(t *testing.T) {
 	open := func(with any) error {
 		store := raft.NewInmemStore()
@@ -66,7 +67,7 @@ func TestRaftThatPanics(t *testing.T) {
 	})
 }
 
-// TestChangesAreTold: raft's role and its leader, each.
+// TestChangesAreTold: OnChange is called for each change of raft's role or leader.
 func TestChangesAreTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openSingle(t, "n2", "n3")
@@ -86,7 +87,7 @@ func TestChangesAreTold(t *testing.T) {
 	})
 }
 
-// TestStartThatFails says what raft found, and leaves nothing open.
+// TestStartThatFails: Open returns the error that raft found, and leaves nothing open.
 func TestStartThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		snapshots := raft.NewInmemSnapshotStore()
@@ -104,7 +105,7 @@ func TestStartThatFails(t *testing.T) {
 	})
 }
 
-// TestMembersOfASnapshot are known from the start on, though the log has no entry of them.
+// TestMembersOfASnapshot: the members of a snapshot are known from the start, even if the log has no entry of them.
 func TestMembersOfASnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		snapshots := raft.NewInmemSnapshotStore()

@@ -15,11 +15,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// heldStore is a log store whose appends wait until the test lets them through.
+// heldStore is a log store whose appends wait until the test releases them.
 type heldStore struct {
 	*raft.InmemStore
-	calls chan int   // how many entries an append that began has
-	let   chan error // what it is to return; nil: append them
+	calls chan int   // the number of entries of each append that has begun
+	let   chan error // releases an append, which returns the error, or nil
 }
 
 func (s *heldStore) StoreLogs(logs []*raft.Log) error {
@@ -30,10 +30,10 @@ func (s *heldStore) StoreLogs(logs []*raft.Log) error {
 	return s.InmemStore.StoreLogs(logs)
 }
 
-// errNotCalled stands in the place of what a function would have been told.
+// errNotCalled is the value of an error that no call has set.
 var errNotCalled = errors.New("it was not called")
 
-// newHeldLog returns a leader's log of n entries over a store that holds up what follows.
+// newHeldLog returns a leader's log of n entries, over a store that holds back later appends.
 func newHeldLog(t *testing.T, n uint64) (*parallelLog, *heldStore, *error) {
 	store := &heldStore{raft.NewInmemStore(), make(chan int, 8), make(chan error, 8)}
 	for i := range n {
@@ -52,7 +52,7 @@ func append1(t *testing.T, log *parallelLog, index uint64) {
 	require.NoError(t, log.StoreLog(&raft.Log{Index: index, Data: []byte{byte(index)}}))
 }
 
-// waits starts call and requires that it does not return; it returns what tells its end.
+// waits starts call, and requires that it does not return yet. It returns the channel of the result.
 func waits(t *testing.T, call func() error) <-chan error {
 	t.Helper()
 	done := make(chan error, 1)
@@ -95,12 +95,13 @@ func TestLeaderAppendsAhead(t *testing.T) {
 	})
 }
 
-// TestLeaderAppendsManyAtOnce: more entries than the queue may hold are no reason to wait when there is no queue.
+// TestLeaderAppendsManyAtOnce: an append to an empty queue does not wait, even if it has more entries than the queue
+// may hold.
 func TestLeaderAppendsManyAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, store, _ := newHeldLog(t, 0)
 		var many []*raft.Log
-		for i := range uint64(recentLogs + 1) { // raft gives one more than the most that it sends
+		for i := range uint64(recentLogs + 1) { // raft appends at most one more than it sends
 			many = append(many, &raft.Log{Index: i + 1})
 		}
 		require.NoError(t, log.StoreLogs(many))
@@ -110,7 +111,8 @@ func TestLeaderAppendsManyAtOnce(t *testing.T) {
 	})
 }
 
-// TestStoreThatFails: what a follower could not append or look up is no entry of the log, and no configuration.
+// TestStoreThatFails: an entry that a follower could not append, or cannot read, is not in the log, and its
+// configuration is not in effect.
 func TestStoreThatFails(t *testing.T) {
 	f := newFaulty()
 	log := newParallelLog(f, 1<<20, nil)
@@ -130,7 +132,8 @@ func TestStoreThatFails(t *testing.T) {
 	require.ErrorIs(t, err, errBroken)
 }
 
-// TestCompactionKeepsTheMembers whose entry is behind the snapshot.
+// TestCompactionKeepsTheMembers: the deletion of the oldest entries keeps the configuration in effect. The deletion of
+// the newest entries removes their configurations.
 func TestCompactionKeepsTheMembers(t *testing.T) {
 	store := raft.NewInmemStore()
 	for i := uint64(10); i <= 60; i++ {
@@ -145,7 +148,7 @@ func TestCompactionKeepsTheMembers(t *testing.T) {
 	require.Equal(t, []string{"n1"}, log.configurations.ids())
 }
 
-// guarded is a store that is looked into while the log is locked.
+// guarded is a store that requires that the log is locked during a call.
 type guarded struct {
 	*raft.InmemStore
 	t   *testing.T
@@ -162,7 +165,7 @@ func (g *guarded) LastIndex() (uint64, error) {
 	return g.InmemStore.LastIndex()
 }
 
-// TestEndsOfTheLog: first and last index are read from store and queue under one lock. Otherwise an entry that goes
+// TestEndsOfTheLog: first and last index are read from store and queue under one lock. Otherwise an entry that moves
 // from the queue to the store could be missed in both.
 func TestEndsOfTheLog(t *testing.T) {
 	store := &guarded{raft.NewInmemStore(), t, nil}
@@ -175,8 +178,8 @@ func TestEndsOfTheLog(t *testing.T) {
 	}
 }
 
-// TestLogUsedTogether: what the race detector has to judge, as senders, a snapshot and other leaders' requests come on
-// goroutines of their own.
+// TestLogUsedTogether: the race detector checks concurrent calls, such as those of senders, of a snapshot, and of other
+// leaders' requests.
 func TestLogUsedTogether(t *testing.T) {
 	log := newParallelLog(raft.NewInmemStore(), 1<<20, func(err error) { t.Error(err) })
 	var leads atomic.Bool
@@ -214,7 +217,7 @@ func TestLogUsedTogether(t *testing.T) {
 	require.NoError(t, log.flush())
 }
 
-// The queue is bounded by what is kept in memory to be read.
+// TestLeaderIsNotFarAhead: an append waits while the queue has as many entries as are kept in memory for reads.
 func TestLeaderIsNotFarAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, store, _ := newHeldLog(t, 0)
@@ -230,8 +233,9 @@ func TestLeaderIsNotFarAhead(t *testing.T) {
 	})
 }
 
-// Raft, which might find in its log what another leader sends, gets to see the request when
-// the disk has all, whatever tells raft first that it does not lead any more.
+// TestFormerLeaderSettlesFirst: a former leader passes another leader's request to raft only after its own entries are
+// on the disk, since raft might find the request's entries in the log. This holds however raft learns of the other
+// leader.
 func TestFormerLeaderSettlesFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, store, _ := newHeldLog(t, 5)
@@ -248,7 +252,8 @@ func TestFormerLeaderSettlesFirst(t *testing.T) {
 	})
 }
 
-// What comes afterwards is not waited for: a leader under load appends all the time.
+// TestFlushEnds: flush does not wait for entries that are appended after its call, since a leader under load appends
+// all the time.
 func TestFlushEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, store, _ := newHeldLog(t, 5)
@@ -268,12 +273,12 @@ func TestFlushEnds(t *testing.T) {
 	})
 }
 
-// over is the future of what is over.
+// over is the future of an operation that has ended.
 type over struct{ err error }
 
 func (o over) Error() error { return o.err }
 
-// A node has ended when its log is written: the store is closed then.
+// TestNodeWaitsForItsLog: a node has ended only after its log is written, since its store is closed then.
 func TestNodeWaitsForItsLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, store, _ := newHeldLog(t, 5)
@@ -294,7 +299,7 @@ func TestNodeWaitsForItsLog(t *testing.T) {
 	})
 }
 
-// A request that comes when the disk has failed is refused.
+// TestFormerLeaderWithoutDisk: a request that arrives after the disk has failed is refused.
 func TestFormerLeaderWithoutDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, store, _ := newHeldLog(t, 5)
@@ -309,7 +314,8 @@ func TestFormerLeaderWithoutDisk(t *testing.T) {
 	})
 }
 
-// What follows a request's entries in the log may be another leader's: it is not what is committed.
+// TestCommitEndsWithTheRequest: a request commits no entry behind its own last one, since later entries in the log may
+// be another leader's.
 func TestCommitEndsWithTheRequest(t *testing.T) {
 	log, _, _ := newHeldLog(t, 9)
 	entries := []*raft.Log{{Index: 6}, {Index: 7}}
@@ -328,7 +334,7 @@ func TestCommitEndsWithTheRequest(t *testing.T) {
 	}
 }
 
-// A request that goes on from before a snapshot's end is one that begins behind it.
+// TestAfterSnapshot: a request that begins before the end of a snapshot is changed to begin behind it.
 func TestAfterSnapshot(t *testing.T) {
 	const end = 10
 	for _, row := range []struct{ prev, last, wantFirst, wantLast uint64 }{
@@ -354,7 +360,8 @@ func TestAfterSnapshot(t *testing.T) {
 	}
 }
 
-// How far the log goes back is known of entries in memory and of those that are not.
+// TestHowFarTheLogReaches: the log knows its first index, for entries in memory and for entries that are only on the
+// disk.
 func TestHowFarTheLogReaches(t *testing.T) {
 	log, store, _ := newHeldLog(t, 100)
 	require.NoError(t, log.DeleteRange(1, 40))
@@ -381,7 +388,8 @@ func TestHowFarTheLogReaches(t *testing.T) {
 	}
 }
 
-// A node that becomes a leader when a snapshot stands for its whole log.
+// TestFirstIndexOfAnEmptyStore: a node becomes a leader while a snapshot replaces its whole log. The log begins with
+// the first entry in the queue.
 func TestFirstIndexOfAnEmptyStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, store, _ := newHeldLog(t, 0)
@@ -393,7 +401,8 @@ func TestFirstIndexOfAnEmptyStore(t *testing.T) {
 	})
 }
 
-// Entries before a snapshot are deleted while newer ones are on their way to the disk.
+// TestDeletedHeadLeavesTheQueue: the entries before a snapshot can be deleted while newer ones are in the queue. A
+// deletion of entries in the queue waits until they are written.
 func TestDeletedHeadLeavesTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, store, _ := newHeldLog(t, 5)
@@ -409,7 +418,7 @@ func TestDeletedHeadLeavesTheQueue(t *testing.T) {
 	})
 }
 
-// After a failed append nothing is found of it, no caller is told that it succeeded, and the node ends.
+// TestFailedAppendAhead: after a failed append its entries cannot be read, no caller gets a success, and the node ends.
 func TestFailedAppendAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, store, failed := newHeldLog(t, 5)
@@ -433,7 +442,7 @@ func TestFailedAppendAhead(t *testing.T) {
 	})
 }
 
-// TestSizesInMemory: the newest entries are counted in blocks, so that no entry is read to know its size.
+// TestSizesInMemory: the sizes of the newest entries are counted in blocks, so that no entry is read to know its size.
 func TestSizesInMemory(t *testing.T) {
 	log := newParallelLog(raft.NewInmemStore(), 64*1024, nil) // a block is 1 KiB
 	add := func(from, to uint64) {
@@ -452,12 +461,12 @@ func TestSizesInMemory(t *testing.T) {
 	add(201, 400)
 	require.Len(t, log.sizes.blocks, 100)
 	require.Equal(t, [2]uint64{145, 256 * 256}, newest(400))
-	add(297, 300) // in the place of others
+	add(297, 300) // they replace others
 	require.Equal(t, [2]uint64{45, 256 * 256}, newest(300))
 }
 
-// How many entries have so many bytes: of those appended now, those that took another's place, and those of a former
-// life.
+// TestTrailingEntries: how many of the newest entries fill a number of bytes, for entries that were appended, that
+// replaced others, or that are from before a restart.
 func TestTrailingEntries(t *testing.T) {
 	const limit = 64 * 1024 // a block is 1 KiB
 	store := raft.NewInmemStore()
@@ -507,7 +516,8 @@ func TestTrailingEntries(t *testing.T) {
 	require.Equal(t, uint64(29), trailing(newParallelLog(store, limit, nil), 1000), "the log begins there")
 }
 
-// A former leader appends as a follower behind what it appended as a leader: the store takes no gap.
+// TestFollowerAppendsBehindWhatIsOnItsWay: a former leader appends as a follower only after the store has what it
+// appended as a leader, since the store accepts no gap.
 func TestFollowerAppendsBehindWhatIsOnItsWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, store, _ := newHeldLog(t, 5)
@@ -524,8 +534,8 @@ func TestFollowerAppendsBehindWhatIsOnItsWay(t *testing.T) {
 	})
 }
 
-// A configuration goes to the disk before raft counts by it, with all that was appended before: under it this node
-// may be all that is needed.
+// TestConfigurationIsOnTheDiskFirst: a configuration and all entries before it are on the disk before raft uses it,
+// since under it this node alone may be a majority.
 func TestConfigurationIsOnTheDiskFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, store, _ := newHeldLog(t, 5)
@@ -545,7 +555,7 @@ func TestConfigurationIsOnTheDiskFirst(t *testing.T) {
 	})
 }
 
-// TestFirstIndexIsTheStores: while entries are on their way the log begins where the store's does.
+// TestFirstIndexIsTheStores: while entries are in the queue, the first index of the log is that of the store.
 func TestFirstIndexIsTheStores(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, store, _ := newHeldLog(t, 3)
@@ -557,7 +567,8 @@ func TestFirstIndexIsTheStores(t *testing.T) {
 	})
 }
 
-// TestMonotonicAsTheStore: raft empties the log behind a snapshot where the store says so, not while the log is kept.
+// TestMonotonicAsTheStore: raft empties the log after a snapshot if the store requires it, but not while ReplaceState
+// keeps the log.
 func TestMonotonicAsTheStore(t *testing.T) {
 	require.False(t, newParallelLog(raft.NewInmemStore(), 1, nil).IsMonotonic())
 	log := newParallelLog(monotonicStore{raft.NewInmemStore(), true}, 1, nil)
@@ -574,7 +585,7 @@ type monotonicStore struct {
 
 func (s monotonicStore) IsMonotonic() bool { return s.is }
 
-// TestLogThatEndsIsNotWaitedFor: who waits for room, while an append is on its way, hears that the node ends.
+// TestLogThatEndsIsNotWaitedFor: an append that waits for room in the queue returns the error with which the node ends.
 func TestLogThatEndsIsNotWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, store, failed := newHeldLog(t, 0)
@@ -591,8 +602,8 @@ func TestLogThatEndsIsNotWaitedFor(t *testing.T) {
 	})
 }
 
-// A deletion is of entries that a snapshot has, or of a tail that is not committed: any other ends the node, and
-// deletes nothing.
+// TestCommittedEntriesAreNotDeleted: only entries that a snapshot has, and a tail that is not committed, can be
+// deleted. Any other deletion ends the node, and deletes nothing.
 func TestCommittedEntriesAreNotDeleted(t *testing.T) {
 	for name, row := range map[string]struct {
 		lo, hi              uint64
@@ -641,7 +652,8 @@ func (stateless) Apply(*raft.Log) any                 { return nil }
 func (stateless) Snapshot() (raft.FSMSnapshot, error) { return nil, errors.ErrUnsupported }
 func (stateless) Restore(r io.ReadCloser) error       { return r.Close() }
 
-// What a snapshot stands for is committed, also before a leader has told how far the log is.
+// TestSnapshotCountsAsCommitted: the entries of a snapshot count as committed, even before a leader has sent a commit
+// index.
 func TestSnapshotCountsAsCommitted(t *testing.T) {
 	store, snapshots := raft.NewInmemStore(), raft.NewInmemSnapshotStore()
 	address, transport := raft.NewInmemTransport("n1")
@@ -661,7 +673,8 @@ func TestSnapshotCountsAsCommitted(t *testing.T) {
 	require.Equal(t, uint64(10), snapshot)
 }
 
-// Where the newest snapshot ends is not known: nothing is deleted, and that is no reason to end.
+// TestNothingIsDeletedUnknowing: if the end of the newest snapshot is unknown, nothing is deleted, and the node does
+// not end.
 func TestNothingIsDeletedUnknowing(t *testing.T) {
 	store := raft.NewInmemStore()
 	require.NoError(t, store.StoreLog(&raft.Log{Index: 1}))
@@ -673,8 +686,8 @@ func TestNothingIsDeletedUnknowing(t *testing.T) {
 	require.NoError(t, store.GetLog(1, &raft.Log{}))
 }
 
-// A leader that has another entry than the snapshot at the snapshot's end, in its entries or before them, ends the
-// node. A leader of the past is no leader, and one that does not speak of that entry says nothing against it.
+// TestSnapshotIsNotContradicted: a leader that has another entry than this node's snapshot at the snapshot's end ends
+// the node. A request of a former leader, or one that does not include that entry, does not.
 func TestSnapshotIsNotContradicted(t *testing.T) {
 	const current = 7
 	end := &raft.SnapshotMeta{Index: 10, Term: 5}

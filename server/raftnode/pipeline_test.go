@@ -16,18 +16,18 @@ import (
 	"github.com/holdfast/holdfast/server/peer/wire"
 )
 
-// patient is a member that answers when the test has it answer.
+// patient is a member that answers requests when the test says so.
 type patient struct {
 	net.Listener
 	got     chan *raft.AppendEntriesRequest
 	answers chan *raft.AppendEntriesResponse
-	conns   []net.Conn // the member's ends
+	conns   []net.Conn // the member's ends of the connections
 	refuses atomic.Bool
 	refused atomic.Int32
-	rate    atomic.Int64 // bytes a second that the member takes; 0: no bound
+	rate    atomic.Int64 // bytes that the member reads in a second; 0: no limit
 }
 
-// slowReader takes bytes at the member's rate.
+// slowReader reads at the member's rate.
 type slowReader struct {
 	net.Conn
 	rate *atomic.Int64
@@ -65,7 +65,7 @@ func (m *patient) DialContext(context.Context, string) (net.Conn, error) {
 		for answer := range m.answers {
 			frame := appendAppended(make([]byte, wire.Head), raft.RPCResponse{Response: answer})
 			if _, err := accepted.Write(wire.Seal(frame)); err != nil {
-				m.answers <- answer // the next connection's
+				m.answers <- answer // for the next connection
 				return
 			}
 		}
@@ -73,7 +73,7 @@ func (m *patient) DialContext(context.Context, string) (net.Conn, error) {
 	return dialed, nil
 }
 
-// takenBefore are the indices before the entries of the requests that came.
+// takenBefore returns the previous index of each request that has arrived.
 func (m *patient) takenBefore() (before []uint64) {
 	synctest.Wait()
 	for len(m.got) > 0 {
@@ -129,7 +129,7 @@ func withPipeline(t *testing.T, test func(p *testPipeline, store *heldStore)) {
 	})
 }
 
-// sendLarge sends the entry index with so much data.
+// sendLarge sends the entry index with size bytes of data.
 func (p *testPipeline) sendLarge(index uint64, size int) {
 	p.t.Helper()
 	req := entryRequest(index)
@@ -138,7 +138,7 @@ func (p *testPipeline) sendLarge(index uint64, size int) {
 	require.NoError(p.t, err)
 }
 
-// entryRequest is a request with the entry index.
+// entryRequest returns a request with the entry index.
 func entryRequest(index uint64) *raft.AppendEntriesRequest {
 	return &raft.AppendEntriesRequest{
 		Term: 7, PrevLogEntry: index - 1, PrevLogTerm: 7,
@@ -161,7 +161,7 @@ func (p *testPipeline) answer(lasts ...uint64) {
 	synctest.Wait()
 }
 
-// acknowledged are the last entries of the requests whose answers raft can take.
+// acknowledged returns the entry index of each request whose answer raft can receive.
 func (p *testPipeline) acknowledged() (indices []uint64) {
 	synctest.Wait()
 	for len(p.futures) > 0 {
@@ -172,8 +172,8 @@ func (p *testPipeline) acknowledged() (indices []uint64) {
 	return indices
 }
 
-// Requests do not wait for answers, and raft gets the answers in order. Each confirms the rounds that had begun when
-// its request was sent, and no later ones.
+// TestPipelineSendsAhead: requests do not wait for answers, and raft gets the answers in order. An answer confirms only
+// rounds that had begun when its request was sent.
 func TestPipelineSendsAhead(t *testing.T) {
 	withPipeline(t, func(p *testPipeline, _ *heldStore) {
 		before := p.tr.acks.beginRound(7)
@@ -195,7 +195,8 @@ func TestPipelineSendsAhead(t *testing.T) {
 	})
 }
 
-// An acknowledgement is held back until the leader's own disk has the entry, and so are those behind it.
+// TestPipelineHoldsAcknowledgementsBack: an acknowledgement is held back until the leader's own disk has the entry, and
+// so are later ones.
 func TestPipelineHoldsAcknowledgementsBack(t *testing.T) {
 	withPipeline(t, func(p *testPipeline, store *heldStore) {
 		append1(t, p.log, 6)
@@ -212,7 +213,8 @@ func TestPipelineHoldsAcknowledgementsBack(t *testing.T) {
 	})
 }
 
-// What has no answer is sent again, in order, over another connection, and raft hears of no failure.
+// TestPipelineSendsAgain: unanswered requests are sent again, in order, over another connection, and raft gets no
+// error.
 func TestPipelineSendsAgain(t *testing.T) {
 	withPipeline(t, func(p *testPipeline, _ *heldStore) {
 		p.send(2, 3, 4)
@@ -225,17 +227,17 @@ func TestPipelineSendsAgain(t *testing.T) {
 		p.answer(3, 4, 5)
 		require.Equal(t, []uint64{2, 3, 4, 5}, p.acknowledged())
 
-		// A member that says nothing: the path may have lost what was sent.
+		// The member is silent: the path may have lost the requests.
 		p.send(5)
 		p.member.takenBefore()
 		time.Sleep(answerTimeout(1) - 1)
 		require.Empty(t, p.member.takenBefore())
-		p.send(5) // which gives the member time for its size alone
+		p.send(5) // it extends the member's time only for its size
 		require.Equal(t, []uint64{4}, p.member.takenBefore())
 		time.Sleep(answerTimeout(2) - answerTimeout(1) + 1 + resendAfter)
 		require.Equal(t, []uint64{4, 4}, p.member.takenBefore())
 
-		// The member asks for pre-votes.
+		// The member requests pre-votes.
 		time.Sleep(time.Second)
 		p.tr.appender.abandon("n2", 2*time.Second)
 		require.Empty(t, p.member.takenBefore(), "an answer may still come")
@@ -249,8 +251,8 @@ func TestPipelineSendsAgain(t *testing.T) {
 	})
 }
 
-// A pipeline is full with so many requests, or bytes. It ends with an answer that is no success, though raft takes no
-// answers any more and waits for room (hashicorp/raft#612).
+// TestPipelineThatIsFull: a pipeline is full with pipelineDepth requests, or appendGather bytes. An answer without
+// success ends it, even while raft receives no answers and waits for room (hashicorp/raft#612).
 func TestPipelineThatIsFull(t *testing.T) {
 	withPipeline(t, func(p *testPipeline, _ *heldStore) {
 		for range pipelineDepth {
@@ -290,7 +292,7 @@ func TestPipelineThatIsFull(t *testing.T) {
 	})
 }
 
-// What has an answer is not kept in memory, nor is the frame of a large request.
+// TestPipelineKeepsNothingAnswered: answered requests are not kept in memory, nor is the frame of a large request.
 func TestPipelineKeepsNothingAnswered(t *testing.T) {
 	withPipeline(t, func(p *testPipeline, _ *heldStore) {
 		p.sendLarge(5, appendGather/2)
@@ -305,7 +307,8 @@ func TestPipelineKeepsNothingAnswered(t *testing.T) {
 	})
 }
 
-// Answers are taken while a request is written, however long that takes, and the time counts as a sign of the member.
+// TestPipelineOverASlowLink: answers are received while a request is written, however long that takes. The time of a
+// write does not count for the timeout of an answer.
 func TestPipelineOverASlowLink(t *testing.T) {
 	const rate = 256 << 10
 	withPipeline(t, func(p *testPipeline, _ *heldStore) {
@@ -321,7 +324,7 @@ func TestPipelineOverASlowLink(t *testing.T) {
 		require.Equal(t, []uint64{3}, p.member.takenBefore())
 		p.answer(4)
 
-		const size = 3 * maxBufferedBytes // more than an answer may take
+		const size = 3 * maxBufferedBytes // its write takes longer than an answer may take
 		p.sendLarge(5, size)
 		time.Sleep((size/rate - 1) * time.Second)
 		require.Empty(t, p.member.takenBefore())
@@ -333,8 +336,8 @@ func TestPipelineOverASlowLink(t *testing.T) {
 	})
 }
 
-// A connection that breaks while requests are written gets some of them answered, and each is sent in order over the
-// next connection if it has no answer.
+// TestPipelineThatBreaksInAWrite: a connection breaks while requests are written, and some of them are answered. The
+// others are sent in order over the next connection.
 func TestPipelineThatBreaksInAWrite(t *testing.T) {
 	const size = appendGather / 4
 	withPipeline(t, func(p *testPipeline, _ *heldStore) {
@@ -356,7 +359,7 @@ func TestPipelineThatBreaksInAWrite(t *testing.T) {
 	})
 }
 
-// A request that is full has the entries that follow, too, up to a number and a size.
+// TestPipelineExtendsRequests: a full request also gets the entries that follow, up to a number and a size.
 func TestPipelineExtendsRequests(t *testing.T) {
 	full := func(log *parallelLog) *raft.AppendEntriesRequest {
 		req := &raft.AppendEntriesRequest{Term: 7}
@@ -371,7 +374,7 @@ func TestPipelineExtendsRequests(t *testing.T) {
 		{maxAppend, 1, maxAppend},
 		{maxAppend + 1, 1, maxAppend + 1},
 		{extendedTo + 1, 1, extendedTo},
-		{3 * maxAppend, strippedOver / 2, 2*maxAppend - 1}, // and what is beside the data
+		{3 * maxAppend, strippedOver / 2, 2*maxAppend - 1}, // an entry has more bytes than its data
 		{3 * maxAppend, strippedOver + 1, maxAppend},       // the data is not loaded
 	} {
 		withPipeline(t, func(p *testPipeline, _ *heldStore) {
@@ -392,7 +395,7 @@ func TestPipelineExtendsRequests(t *testing.T) {
 	}
 }
 
-// A pipeline to a member that has come near ends when all is answered.
+// TestPipelineEndsWhenNear: a pipeline to a member that is no longer distant ends when all requests are answered.
 func TestPipelineEndsWhenNear(t *testing.T) {
 	withPipeline(t, func(p *testPipeline, _ *heldStore) {
 		takes := func(d time.Duration) {
@@ -411,7 +414,8 @@ func TestPipelineEndsWhenNear(t *testing.T) {
 	})
 }
 
-// A request of more than appendGather goes in pieces, and raft gets the answer to the last.
+// TestPipelineCutsRequests: a request of more than appendGather bytes is sent in parts, and raft gets the answer to the
+// last part.
 func TestPipelineCutsRequests(t *testing.T) {
 	withPipeline(t, func(p *testPipeline, _ *heldStore) {
 		req := entryRequest(4)
@@ -430,8 +434,8 @@ func TestPipelineCutsRequests(t *testing.T) {
 	})
 }
 
-// A sender of a former leadership sends nothing. What has no answer is sent again while this node leads, the member is
-// one, and raft has not closed the pipeline.
+// TestPipelineEnds: a sender of a former leadership sends nothing. Unanswered requests are sent again only while this
+// node leads, the other node is a member, and raft has not closed the pipeline.
 func TestPipelineEnds(t *testing.T) {
 	withPipeline(t, func(p *testPipeline, _ *heldStore) {
 		_, err := p.AppendEntries(&raft.AppendEntriesRequest{Term: endedTerm}, &raft.AppendEntriesResponse{})
@@ -440,7 +444,7 @@ func TestPipelineEnds(t *testing.T) {
 	})
 	for name, c := range map[string]struct {
 		then  func(p *testPipeline)
-		dials int // that were refused
+		dials int // refused ones
 		ends  bool
 	}{
 		"nothing else":        {func(*testPipeline) {}, 10, false},
@@ -468,7 +472,7 @@ func TestPipelineEnds(t *testing.T) {
 			})
 		})
 	}
-	// What is on its way when raft closes the pipeline arrives, and the answers are noted.
+	// Requests that are in flight when raft closes the pipeline arrive, and their answers are recorded.
 	withPipeline(t, func(p *testPipeline, _ *heldStore) {
 		p.send(4, 5)
 		p.member.takenBefore()
@@ -479,7 +483,8 @@ func TestPipelineEnds(t *testing.T) {
 	})
 }
 
-// A node has ended when its pipelines have, which a connection without an answer holds up until it is closed.
+// TestNodeWaitsForItsPipelines: a node has ended only after its pipelines have. A pipeline that waits for an answer
+// ends when its connection is closed.
 func TestNodeWaitsForItsPipelines(t *testing.T) {
 	withPipeline(t, func(p *testPipeline, _ *heldStore) {
 		p.send(5)

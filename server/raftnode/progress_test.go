@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A leader that did not look for a while, because it was frozen, say, gives its followers their time again.
+// TestProgressAfterAPause: a leader has not checked for a while, for example because it was frozen. Its followers get
+// the whole time again.
 func TestProgressAfterAPause(t *testing.T) {
 	start := time.Now()
 	tests := map[string]struct {
@@ -41,7 +42,7 @@ func TestProgressAfterAPause(t *testing.T) {
 			require.False(t, shown)
 		})
 	}
-	// What was told stays so over a pause, until the follower moves.
+	// A follower that was reported stays stalled over a pause, until its log grows.
 	p := &progress{}
 	for _, at := range []time.Duration{0, 2, 4, 60} {
 		p.begin(7, start.Add(at*time.Second))
@@ -52,11 +53,11 @@ func TestProgressAfterAPause(t *testing.T) {
 	require.Nil(t, p.judge("n2", 7, 7, start.Add(time.Minute)), "it is told once")
 }
 
-// TestQuestionsBesideLooks: what the race detector has to judge, as other nodes' answers, changes of the members and
-// the questions of this node come on goroutines of their own.
+// TestQuestionsBesideLooks: the race detector checks concurrent calls, such as those for other nodes' answers, for
+// changes of the members, and of this node itself.
 func TestQuestionsBesideLooks(t *testing.T) {
 	p, a, c := newProgress(&Config{OnEvent: func(Event) {}}), acksOf("n1", "n2", "n3"), newConfigurations("n1")
-	fresh := newConfigurations("n1") // of a node that has snapshots alone
+	fresh := newConfigurations("n1") // of a node that has only snapshots
 	c.appended([]*raft.Log{configurationAt(1, "n1", "n2", "n3")})
 	f := newFastFailover(&Config{ID: "n1"}, c, &voterStub{}, nil)
 	var all sync.WaitGroup
@@ -67,7 +68,7 @@ func TestQuestionsBesideLooks(t *testing.T) {
 				p.stalled("n2", i)
 			}
 		},
-		func(uint64) { // a member comes and goes
+		func(uint64) { // a member is added and removed
 			p.check(1, 9, acksOf("n1", "n2"))
 			p.check(1, 9, acksOf("n1"))
 		},
@@ -112,7 +113,7 @@ func TestQuestionsBesideLooks(t *testing.T) {
 	require.Empty(t, a.waiters)
 }
 
-// TestMembersThatGoAreForgotten: a member that comes back is not behind for as long as it was away.
+// TestMembersThatGoAreForgotten: a member that is added again does not count as stalled for the time of its absence.
 func TestMembersThatGoAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told []Event

@@ -18,16 +18,17 @@ import (
 	"github.com/holdfast/holdfast/server/store"
 )
 
-// TestRequestFromBeforeTheLog is judged by the newest snapshot, if raft has the snapshot's state, when raft is through
-// with all requests before. One that contradicts it is not raft's to see.
+// TestRequestFromBeforeTheLog: a request that begins before the log is compared with the newest snapshot if raft has
+// applied that. Raft has then handled all earlier requests. A request that contradicts the snapshot is not passed to
+// raft.
 func TestRequestFromBeforeTheLog(t *testing.T) {
 	for _, c := range []struct {
 		name       string
 		end, term  uint64 // of the snapshot; 0: there is none
 		unlisted   bool
 		prev       uint64
-		want       []uint64 // the entry before, and the entries, as raft gets them
-		former     bool     // its term is over
+		want       []uint64 // the previous index, and the entries, that raft gets
+		former     bool     // it is of a former term
 		contradict bool
 	}{
 		{name: "the snapshot has its beginning", end: 2, term: 1, prev: 1, want: []uint64{0, 3, 4}},
@@ -99,7 +100,8 @@ func TestRequestFromBeforeTheLog(t *testing.T) {
 	}
 }
 
-// TestRequestsWaitForASnapshot while another is judged, and no longer than their context; meanwhile time goes on.
+// TestRequestsWaitForASnapshot: a request waits while a snapshot is installed, or another request is compared with one,
+// until its context ends. Virtual time continues meanwhile.
 func TestRequestsWaitForASnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &rpcFilter{
@@ -127,7 +129,7 @@ func TestRequestsWaitForASnapshot(t *testing.T) {
 	})
 }
 
-// TestHeartbeatFromBeforeTheLog: a request without entries that follows none is compared with nothing.
+// TestHeartbeatFromBeforeTheLog: a request without entries and without a previous entry is compared with nothing.
 func TestHeartbeatFromBeforeTheLog(t *testing.T) {
 	log := newParallelLog(raft.NewInmemStore(), 1<<20, nil)
 	f := &rpcFilter{requests: make(chan raft.RPC, 1), log: log}
@@ -135,7 +137,8 @@ func TestHeartbeatFromBeforeTheLog(t *testing.T) {
 	require.Len(t, f.requests, 1)
 }
 
-// TestRequestsThatAreRafts are handed on as they are; who asks for pre-votes is told of.
+// TestRequestsThatAreRafts: requests for votes are passed to raft unchanged. The node of a request for pre-votes is
+// reported.
 func TestRequestsThatAreRafts(t *testing.T) {
 	var campaigns []raft.ServerID
 	f := &rpcFilter{requests: make(chan raft.RPC, 1), configurations: newConfigurations("n1"), applier: &applier{}}
@@ -152,7 +155,7 @@ func TestRequestsThatAreRafts(t *testing.T) {
 	require.Equal(t, []raft.ServerID{"n2"}, campaigns)
 }
 
-// TestCandidates are judged by their logs, also if they have no vote in this node's configuration.
+// TestCandidates: a candidate is judged by its log, even if it has no vote in this node's configuration.
 func TestCandidates(t *testing.T) {
 	for _, c := range []struct {
 		members  []members.Member
@@ -184,14 +187,14 @@ func TestCandidates(t *testing.T) {
 }
 
 // TestWhichSnapshotsAreLate: a snapshot is late if raft has applied its last entry, or has the entry on the disk. A
-// late one that ends with another entry than the applied one ends the node. All other requests go to raft, and so do a
-// former leader's snapshots, which raft refuses.
+// late one that ends with another entry than the applied one ends the node. All other requests are passed to raft. So
+// are a former leader's snapshots, which raft refuses.
 func TestWhichSnapshotsAreLate(t *testing.T) {
 	for _, c := range []struct {
 		name        string
 		index, term uint64
 		former      bool // it comes from a former leader
-		failed      bool // the disk did
+		failed      bool // the disk has failed
 		late        bool
 		contradict  bool
 	}{
@@ -257,7 +260,7 @@ func TestWhichSnapshotsAreLate(t *testing.T) {
 	}
 }
 
-// TestAppendsOverAConnection: each request has its answer, and what makes no sense ends the connection.
+// TestAppendsOverAConnection: each request on a connection gets its answer. An invalid frame ends the connection.
 func TestAppendsOverAConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := newParallelLog(raft.NewInmemStore(), 1<<20, nil)
@@ -301,7 +304,7 @@ func TestAppendsOverAConnection(t *testing.T) {
 	})
 }
 
-// heartbeat gives n a heartbeat of the leader of term. The channel brings the answer.
+// heartbeat passes n a heartbeat of the leader of term, and returns the channel of the answer.
 func heartbeat(t *testing.T, n *single, term uint64) chan raft.RPCResponse {
 	answers := make(chan raft.RPCResponse, 1)
 	go n.filter.handle(t.Context(), &raft.AppendEntriesRequest{RPCHeader: raft.RPCHeader{
@@ -311,8 +314,8 @@ func heartbeat(t *testing.T, n *single, term uint64) chan raft.RPCResponse {
 	return answers
 }
 
-// TestHeartbeatOfTheNextLeader: a leader writes no entry in the term of its successor, also if the entry was proposed
-// before the heartbeat came.
+// TestHeartbeatOfTheNextLeader: after a heartbeat of the next leader, a deposed leader appends no entry that was
+// proposed for its own term.
 func TestHeartbeatOfTheNextLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openSingle(t)
@@ -329,7 +332,8 @@ func TestHeartbeatOfTheNextLeader(t *testing.T) {
 	})
 }
 
-// TestHeartbeatsWhileRaftIsBusy: a follower answers its leader's heartbeats at once. All others wait for raft.
+// TestHeartbeatsWhileRaftIsBusy: a follower answers its leader's heartbeats at once. All other heartbeats wait for
+// raft.
 func TestHeartbeatsWhileRaftIsBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openSingle(t, "n2", "n3")

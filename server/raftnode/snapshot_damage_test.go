@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast/holdfast/server/store"
 )
 
-// unreadable is a store of one snapshot, which ends at 10.
+// unreadable is a store of one snapshot, which ends at index 10. Open returns err.
 type unreadable struct {
 	raft.SnapshotStore
 	id  string
@@ -31,7 +31,7 @@ func (u *unreadable) List() ([]*raft.SnapshotMeta, error) {
 
 func (u *unreadable) Open(string) (*raft.SnapshotMeta, io.ReadCloser, error) { return nil, nil, u.err }
 
-// mended is what is done about a snapshot.
+// mended counts the reactions to a snapshot that cannot be read.
 type mended struct {
 	*mendedSnapshots
 	told, taken, voids int
@@ -49,8 +49,8 @@ func mend(u *unreadable, leads bool, applied uint64) *mended {
 	return m
 }
 
-// A snapshot that stays unreadable is told of once a minute, and replaced once a second at most; another is told of at
-// once.
+// TestUnreadableSnapshotIsNoLoop: a snapshot that stays unreadable is reported once a minute, and replaced once a
+// second at most. Another one is reported at once.
 func TestUnreadableSnapshotIsNoLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := &unreadable{id: "first", err: errors.New("damaged")}
@@ -70,7 +70,8 @@ func TestUnreadableSnapshotIsNoLoop(t *testing.T) {
 	})
 }
 
-// TestUnreadableSnapshotForTwo: what the race detector has to judge, as raft sends each follower a snapshot of its own.
+// TestUnreadableSnapshotForTwo: the race detector checks concurrent calls of Open, since raft sends each follower its
+// own snapshot.
 func TestUnreadableSnapshotForTwo(t *testing.T) {
 	m := mend(&unreadable{id: "s", err: errors.New("damaged")}, true, 11)
 	var told, taken atomic.Int32
@@ -89,8 +90,8 @@ func TestUnreadableSnapshotForTwo(t *testing.T) {
 	require.Positive(t, taken.Load())
 }
 
-// When nothing was applied since the snapshot, there is an entry first. A follower, a snapshot that was replaced and a
-// shortage of descriptors are no reason to do anything.
+// TestWhatIsDoneAboutAnUnreadableSnapshot: if nothing was applied since the snapshot, a void entry is proposed first. A
+// snapshot that was replaced is only reported. On a follower, or without free descriptors, nothing is done.
 func TestWhatIsDoneAboutAnUnreadableSnapshot(t *testing.T) {
 	damaged := errors.New("damaged")
 	for _, row := range []struct {
@@ -115,8 +116,8 @@ func TestWhatIsDoneAboutAnUnreadableSnapshot(t *testing.T) {
 	}
 }
 
-// TestStoredConfigurations: of what can be read of a folder the newest counts. What the log alone has need not be
-// committed.
+// TestStoredConfigurations: of the configurations that can be read from a folder, the newest counts. One that only the
+// log has may not be committed.
 func TestStoredConfigurations(t *testing.T) {
 	conf := func(ids ...string) (c raft.Configuration) {
 		for _, id := range ids {
@@ -140,7 +141,7 @@ func TestStoredConfigurations(t *testing.T) {
 		}
 		require.NoError(t, log.StoreLog(entry))
 	}
-	short := raft.NewInmemStore() // cut before the newest snapshot's members were written to it
+	short := raft.NewInmemStore() // its configuration is older than the newest snapshot's
 	require.NoError(t, short.StoreLog(configurationAt(5, "n1", "n2", "n3", "n4")))
 	for _, row := range []struct {
 		log               raft.LogStore

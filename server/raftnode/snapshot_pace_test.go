@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// slow is a writer that takes so long for each write.
+// slow is a writer that takes a fixed time for each write.
 type slow time.Duration
 
 func (s slow) Write(b []byte) (int, error) {
@@ -16,8 +16,8 @@ func (s slow) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// A snapshot takes four times as long while entries are applied, and only then; it
-// does not rest for long at once, nor when the node stops.
+// TestPacedWriter: a snapshot takes four times as long while entries are applied, and only then. A pause is bounded,
+// and ends when the node stops.
 func TestPacedWriter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		idle := func() uint64 { return 7 }

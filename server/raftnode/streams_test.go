@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// pipe is a stream of one connection. Stuck counts what the port is told.
+// pipe is a stream of one connection. It counts the calls of Stuck.
 type pipe struct {
 	net.Conn
 	stuck int
@@ -23,7 +23,7 @@ func (p *pipe) Dial(raft.ServerAddress, time.Duration) (net.Conn, error) { retur
 func (p *pipe) Addr() net.Addr                                           { return p.LocalAddr() }
 func (p *pipe) Stuck()                                                   { p.stuck++ }
 
-// closedLayer has no connections.
+// closedLayer is a stream without connections.
 type closedLayer struct{ *pipe }
 
 func (closedLayer) Accept() (net.Conn, error) { return nil, net.ErrClosed }
@@ -41,7 +41,8 @@ func TestNoConnection(t *testing.T) {
 	require.Nil(t, conn)
 }
 
-// Between requests there is no limit. A request that has begun must come on, and ends with its connection otherwise.
+// TestRequestThatDoesNotComeOn: between requests there is no deadline. If a request that has begun does not continue,
+// its connection is closed.
 func TestRequestThatDoesNotComeOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
@@ -61,7 +62,7 @@ func TestRequestThatDoesNotComeOn(t *testing.T) {
 				require.NoError(t, err)
 				require.Equal(t, piece, string(b[:n]))
 			}
-			time.Sleep(time.Hour) // as long as the answer takes
+			time.Sleep(time.Hour) // the answer takes an hour
 			_, err = conn.Write([]byte("answer"))
 			require.NoError(t, err)
 		}
@@ -77,7 +78,8 @@ func TestRequestThatDoesNotComeOn(t *testing.T) {
 	})
 }
 
-// A request that is larger than what the kernels keep of it fails while it is written.
+// TestLargeRequestThatIsNotTaken: a request that is larger than the kernels' buffers fails during its write, and counts
+// as stuck.
 func TestLargeRequestThatIsNotTaken(t *testing.T) {
 	near, far := net.Pipe()
 	p := &pipe{Conn: near}
@@ -96,7 +98,8 @@ func TestLargeRequestThatIsNotTaken(t *testing.T) {
 	require.Equal(t, 1, p.stuck, "it is told once")
 }
 
-// A port makes packets small for a node that leaves a large request without an answer, and for no other.
+// TestLargeRequestWithoutAnAnswer: a large request without an answer counts as stuck, after which the port sends small
+// packets. A small request, or one with an answer, does not.
 func TestLargeRequestWithoutAnAnswer(t *testing.T) {
 	for _, c := range []struct {
 		bytes  int

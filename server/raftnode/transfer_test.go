@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// dials notes the nodes to which raft makes connections.
+// dials records the nodes to which raft connects.
 type dials struct {
 	*pipes
 	to []string
@@ -23,7 +23,7 @@ func (d *dials) Dial(to raft.ServerAddress, within time.Duration) (net.Conn, err
 	return d.pipes.Dial(to, within)
 }
 
-// nominees has all nominations by n answered so, until the result's end is called.
+// nominees has all nominations by n answered with answer, until end is called. asked records the nominated nodes.
 func nominees(t *testing.T, n *single, answer error) (asked *dials, end func()) {
 	require.NoError(t, n.transport.inner.Close())
 	there := newPipes(nil)
@@ -48,17 +48,17 @@ func nominees(t *testing.T, n *single, answer error) (asked *dials, end func()) 
 	}
 }
 
-// TestTransfers: the voter that was named, or the one with the longest log, is nominated when it has the whole log.
+// TestTransfers: the named voter, or the voter with the longest log, is nominated once it has the whole log.
 func TestTransfers(t *testing.T) {
 	const soon, election = 300 * time.Millisecond, time.Second
 	const n2, n3 = "n2@cafe", "n3@cafe"
 	for name, c := range map[string]struct {
 		id             string
-		n2, n3         uint64 // how much of the log they lack
-		gets           string // has the whole log soon
-		stale          bool   // what they have was said in the term before
-		lost, canceled bool   // soon
-		answer         error  // to the nomination; nil: it is taken
+		n2, n3         uint64 // entries of the log that they lack
+		gets           string // the voter that has the whole log soon
+		stale          bool   // their acknowledgements are of the term before
+		lost, canceled bool   // the leadership, or the transfer, soon
+		answer         error  // to the nomination; nil accepts it
 		nominated      string
 		took           time.Duration
 		err            string
@@ -125,7 +125,8 @@ func TestTransfers(t *testing.T) {
 	}
 }
 
-// TestGivingUpInTurn: the next voter is asked after two election timeouts, and none when the leadership is over.
+// TestGivingUpInTurn: the next voter is asked after two election timeouts. After the leadership has ended, none is
+// asked.
 func TestGivingUpInTurn(t *testing.T) {
 	for _, c := range []struct {
 		lost, took time.Duration
@@ -153,7 +154,7 @@ func TestGivingUpInTurn(t *testing.T) {
 	}
 }
 
-// TestTransferByAFollower: there is nothing to hand over.
+// TestTransferByAFollower: a follower has no leadership to transfer, and does nothing.
 func TestTransferByAFollower(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openSingle(t, "n2", "n3")

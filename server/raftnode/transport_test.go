@@ -43,7 +43,7 @@ func (a memberStub) DialContext(context.Context, string) (net.Conn, error) {
 	return dialed, nil
 }
 
-// newLeaderTransport is n1's, in a cluster of three; n2 answers as told.
+// newLeaderTransport returns the transport of n1, which leads a cluster of three. n2 answers with answer.
 func newLeaderTransport(log *parallelLog,
 	answer func(*raft.AppendEntriesRequest) *raft.AppendEntriesResponse,
 ) *transport {
@@ -61,7 +61,8 @@ func newLeaderTransport(log *parallelLog,
 // endedTerm is a term in which the leader of newLeaderTransport does not lead.
 const endedTerm = 99
 
-// What a sender of a former leadership has read may be of two leaders' logs.
+// TestFormerLeaderSendsNoEntries: a sender of a former leadership sends nothing, since it may have read entries of two
+// leaders' logs.
 func TestFormerLeaderSendsNoEntries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		transport := newLeaderTransport(nil, func(*raft.AppendEntriesRequest) *raft.AppendEntriesResponse {
@@ -85,7 +86,8 @@ func (t *transport) hangUp() {
 	}
 }
 
-// A node that answers with another term follows, or will follow, another leader: it confirms nothing.
+// TestAnotherTermConfirmsNothing: an answer with another term confirms nothing, since its node follows another leader,
+// or will.
 func TestAnotherTermConfirmsNothing(t *testing.T) {
 	for _, row := range []struct {
 		term uint64
@@ -110,7 +112,7 @@ func TestAnotherTermConfirmsNothing(t *testing.T) {
 	}
 }
 
-// Requests to one node go side by side. One without entries waits for nothing.
+// TestRequestsSideBySide: several requests to one node can be in flight. A request without entries waits for no disk.
 func TestRequestsSideBySide(t *testing.T) {
 	log, _, _ := newHeldLog(t, 5)
 	transport := newLeaderTransport(log, func(*raft.AppendEntriesRequest) *raft.AppendEntriesResponse {
@@ -134,7 +136,8 @@ func TestRequestsSideBySide(t *testing.T) {
 	require.EqualValues(t, 5, transport.acks.matches(7)["n2"])
 }
 
-// An acknowledgement of several entries is held back until the last of them is on the leader's own disk.
+// TestAcknowledgementWaitsForTheLastEntry: an acknowledgement of several entries is held back until the leader's own
+// disk has the last of them.
 func TestAcknowledgementWaitsForTheLastEntry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, store, _ := newHeldLog(t, 5)
@@ -158,7 +161,7 @@ func TestAcknowledgementWaitsForTheLastEntry(t *testing.T) {
 	})
 }
 
-// TestWhatAnAnswerSays of the log and of the leadership of the node that was asked.
+// TestWhatAnAnswerSays: what an answer reveals of the node's log, and of the leadership.
 func TestWhatAnAnswerSays(t *testing.T) {
 	entries := []*raft.Log{{Index: 6, Term: 7}, {Index: 7, Term: 7}}
 	whole := &raft.AppendEntriesRequest{Term: 7, PrevLogEntry: 5, PrevLogTerm: 6, Entries: entries, LeaderCommitIndex: 6}
@@ -168,8 +171,8 @@ func TestWhatAnAnswerSays(t *testing.T) {
 		name        string
 		req         *raft.AppendEntriesRequest
 		answer      raft.AppendEntriesResponse
-		match, told uint64 // told: where the log ends that has become shorter
-		unnotified  uint64 // of commit index 9
+		match, told uint64 // told: the last index of a log that has become shorter
+		unnotified  uint64 // for commit index 9
 	}{
 		{"takes entries", whole, raft.AppendEntriesResponse{Term: 7, Success: true, LastLog: 7}, 7, 0, 7},
 		{"takes none", none, raft.AppendEntriesResponse{Term: 7, Success: true, LastLog: 5}, 5, 0, 0},
@@ -194,13 +197,13 @@ func TestWhatAnAnswerSays(t *testing.T) {
 				require.Equal(t, c.unnotified, tr.acks.unnotified("n2", 7, 9))
 				require.Equal(t, c.answer.Success && len(c.req.Entries) > 0, len(follower.wake) > 0)
 				if c.told > 0 {
-					tr.compare("n2", 7, 4, c.told) // another answer says the same
+					tr.compare("n2", 7, 4, c.told) // another answer with the same last index
 					require.Len(t, told, 1)
 					require.Equal(t, c.told, told[0].(LogShortened).LogIndex)
 				} else {
 					require.Empty(t, told)
 				}
-				if len(c.req.Entries) > 0 { // again, while the last of them is on its way to the disk
+				if len(c.req.Entries) > 0 { // again, while the disk lacks their last one
 					log.queue = []*raft.Log{{Index: 7}}
 					answered := make(chan error, 1)
 					go func() { answered <- tr.AppendEntries("n2", "", c.req, &raft.AppendEntriesResponse{}) }()
@@ -217,7 +220,7 @@ func TestWhatAnAnswerSays(t *testing.T) {
 	}
 }
 
-// unreachable is a stream to a node that can be reached after so many dials.
+// unreachable is a stream whose first dials fail.
 type unreachable struct {
 	memberStub
 	dials, after int
@@ -230,7 +233,8 @@ func (u *unreachable) DialContext(ctx context.Context, id string) (net.Conn, err
 	return u.memberStub.DialContext(ctx, id)
 }
 
-// TestEntriesAreSentUntilTheyArrive, as long as this node leads and the other is a member. A heartbeat is not.
+// TestEntriesAreSentUntilTheyArrive: entries are sent again until they arrive, while this node leads and the other is a
+// member. A heartbeat is sent once.
 func TestEntriesAreSentUntilTheyArrive(t *testing.T) {
 	entries := &raft.AppendEntriesRequest{
 		Term: 7, PrevLogEntry: 5, PrevLogTerm: 6, Entries: []*raft.Log{{Index: 6, Term: 7}},
@@ -238,7 +242,7 @@ func TestEntriesAreSentUntilTheyArrive(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		req   *raft.AppendEntriesRequest
-		at    time.Duration // when it happens
+		at    time.Duration // when then is called
 		then  func(*transport, chan struct{})
 		dials int
 		took  time.Duration
@@ -281,7 +285,7 @@ func TestEntriesAreSentUntilTheyArrive(t *testing.T) {
 	}
 }
 
-// TestEntriesThatCannotBeSent: raft hears of it.
+// TestEntriesThatCannotBeSent: raft gets the error if the data of an entry cannot be read.
 func TestEntriesThatCannotBeSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := newParallelLog(raft.NewInmemStore(), 1<<20, nil)
@@ -295,7 +299,7 @@ func TestEntriesThatCannotBeSent(t *testing.T) {
 	})
 }
 
-// TestNominationHasItsTime: raft waits for the answer, and no longer than for an election.
+// TestNominationHasItsTime: a nomination waits for the answer, but no longer than an election timeout.
 func TestNominationHasItsTime(t *testing.T) {
 	for _, c := range []struct {
 		after, took time.Duration
@@ -328,7 +332,7 @@ func TestNominationHasItsTime(t *testing.T) {
 	}
 }
 
-// brokenStable is a store of terms and votes that cannot be written.
+// brokenStable is a store of terms and votes whose writes fail.
 type brokenStable struct{ raft.StableStore }
 
 var errBroken = errors.New("broken")
@@ -336,7 +340,8 @@ var errBroken = errors.New("broken")
 func (brokenStable) SetUint64([]byte, uint64) error { return errBroken }
 func (brokenStable) Set([]byte, []byte) error       { return errBroken }
 
-// Raft grants no vote, and takes no term, that is not on the disk: it never hears how that ended.
+// TestUnstoredVoteIsNotGranted: raft grants no vote, and enters no term, that is not on the disk. On a running node, a
+// call that fails to store a term does not return.
 func TestUnstoredVoteIsNotGranted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var failed error
@@ -353,7 +358,7 @@ func TestUnstoredVoteIsNotGranted(t *testing.T) {
 	})
 }
 
-// pipes is a stream to one other node.
+// pipes is a stream to one other node, in memory.
 type pipes struct {
 	port
 	to *pipes
@@ -379,7 +384,8 @@ func (p *pipes) Dial(raft.ServerAddress, time.Duration) (net.Conn, error) {
 	return dialed, nil
 }
 
-// TestInstalledSnapshotIsAcknowledged: a node that took it in this term has the log up to its end, and no other.
+// TestInstalledSnapshotIsAcknowledged: a node that has installed a snapshot in this term has the log up to the
+// snapshot's end. Any other answer acknowledges nothing.
 func TestInstalledSnapshotIsAcknowledged(t *testing.T) {
 	for _, row := range []struct {
 		resp raft.InstallSnapshotResponse
@@ -413,7 +419,8 @@ func TestInstalledSnapshotIsAcknowledged(t *testing.T) {
 	}
 }
 
-// TestCallsOverStaleConnections are made again, as often as there may be such connections. Other failures are not.
+// TestCallsOverStaleConnections: a call on a closed connection is repeated as often as there may be such connections.
+// After other errors it is not.
 func TestCallsOverStaleConnections(t *testing.T) {
 	for _, c := range []struct {
 		err   error

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast/holdfast/server/members"
 )
 
-// TestVerify: the checks find what they are for.
+// TestVerify: each check finds its violation.
 func TestVerify(t *testing.T) {
 	logs := []*raft.Log{{Index: 4}, {Index: 6}}
 	require.NoError(t, verifyNext(logs, 3, 6))
@@ -26,8 +26,8 @@ func TestVerify(t *testing.T) {
 	require.NoError(t, verifyMajority(last, 3, v, nil), "known to be committed before the election")
 }
 
-// TestVerifyApplied: an entry that is applied is the next one, committed, and on this node's disk. A leader's is on the
-// disks of a majority. What cannot be looked up is not judged.
+// TestVerifyApplied: an applied entry must be the next one, committed, and on this node's disk. A leader's entry must
+// be on the disks of a majority. What cannot be read is no violation.
 func TestVerifyApplied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openSingle(t)

@@ -64,7 +64,7 @@ func TestLevelIsTheHandlers(t *testing.T) {
 	require.NotEmpty(t, out.String())
 }
 
-// TestRaftTakesIt finds a line of raft's own in the output.
+// TestRaftTakesIt: a line of raft's own is in the output.
 func TestRaftTakesIt(t *testing.T) {
 	l, out := capture(slog.LevelDebug)
 	conf := raft.DefaultConfig()
@@ -100,7 +100,8 @@ func TestRepeatedComplaintsAreCounted(t *testing.T) {
 	})
 }
 
-// What other nodes do is no error of this one, and what this node closes is no news.
+// TestSeverity: a failure of another node is a warning. An error of something that this node has closed is logged at a
+// low level.
 func TestSeverity(t *testing.T) {
 	refused := errors.New("connection refused")
 	for _, row := range []struct {
