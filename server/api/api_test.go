@@ -250,8 +250,8 @@ func TestLossGroups(t *testing.T) {
 	require.Empty(t, api.GroupLosses(nil, now))
 }
 
-// TestPolls shows that the rate of polls for a stock lock is estimated from the listed clients, and that there is advice
-// if clients poll often.
+// TestPolls shows that the rate of polls for a stock lock is estimated from the listed clients, and that there is
+// advice if clients poll often.
 func TestPolls(t *testing.T) {
 	lock := func(waiters, polls, waitedMillis int64) api.Lock {
 		const now = 1_000_000
