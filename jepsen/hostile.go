@@ -16,18 +16,18 @@ import (
 )
 
 const (
-	// password is what clients must give where there are strangers.
+	// password is the clients' password in runs with clients that do not authenticate.
 	password = "jepsen"
-	// maxMemory and maxMemoryClients are the flags of a node that hostile clients may meet, in bytes: what the
-	// workloads and scripts need, and no more, so that a node without a bound is beyond them in seconds.
+	// maxMemory and maxMemoryClients are the limits of a node in runs with hostile clients, in bytes. They suffice for the
+	// workloads and scripts, and no more, so that a node that does not enforce them exceeds them in seconds.
 	maxMemory, maxMemoryClients = 256 << 20, 64 << 20
-	// addressSpace bounds the address space of such a node in bytes, allAddressSpace the address
-	// space of all. The runtime reserves more than a gigabyte that is never used.
+	// addressSpace bounds the address space of such a node in bytes, and allAddressSpace that of all nodes together. The
+	// runtime reserves more than a gigabyte that it never uses.
 	addressSpace, allAddressSpace = 4 << 30, 16 << 30
 )
 
-// hostile reports whether hostile clients are asked for. Nodes have a password then, to have
-// strangers, and limits.
+// hostile reports whether the run has hostile clients. Nodes then have limits, and a password, so that some clients
+// have not authenticated.
 func (t *trial) hostile() bool {
 	asked, err := schedule.Select(nemesis.Kinds(), t.o.nemesis, nemesis.Names())
 	return err == nil && t.o.target == "holdfast" && slices.ContainsFunc(asked, func(k schedule.Kind) bool {
@@ -37,7 +37,7 @@ func (t *trial) hostile() bool {
 
 var errOwnMemory = errors.New("with hostile clients the tests choose --max-memory and --max-memory-clients themselves")
 
-// limits are each node's limits; hostile clients need them.
+// limits returns the limits of each node in a run with hostile clients.
 func (t *trial) limits() (cluster.Limits, error) {
 	if strings.Contains(t.o.serverArgs, "--max-memory") {
 		return cluster.Limits{}, errOwnMemory
@@ -48,8 +48,8 @@ func (t *trial) limits() (cluster.Limits, error) {
 	}, nil
 }
 
-// judgeHostile judges what others saw of hostile clients, and what these made nodes take. There is
-// nothing to judge where nodes were not watched.
+// judgeHostile judges the effect of hostile clients on other clients, and on the resources of nodes. It returns nil if
+// nodes were not watched.
 func judgeHostile(h *history.History, usage map[string]cluster.Usage, limits cluster.Limits) []checker.Result {
 	if usage == nil {
 		return nil
@@ -57,7 +57,7 @@ func judgeHostile(h *history.History, usage map[string]cluster.Usage, limits clu
 	return []checker.Result{checker.Bystanders(h, schedule.Hostile), bounds(h.Faults, usage, limits)}
 }
 
-// bounds judges what nodes took.
+// bounds judges the memory and the disk space that nodes used.
 func bounds(faults []history.Fault, usage map[string]cluster.Usage, limits cluster.Limits) checker.Result {
 	var findings []string
 	counts := map[string]int{}
@@ -84,7 +84,7 @@ func bounds(faults []history.Fault, usage map[string]cluster.Usage, limits clust
 	return r
 }
 
-// under names the faults that were on at a time, or else the last fault before.
+// under names the faults that were active at a time, or else the last fault before it.
 func under(faults []history.Fault, at int64) string {
 	var names []string
 	var last history.Fault

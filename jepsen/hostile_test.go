@@ -17,7 +17,8 @@ import (
 	"github.com/holdfast/holdfast/jepsen/internal/history"
 )
 
-// TestNodeBeyondItsMemoryIsFound: by what its flags allow, and with the fault that it was under.
+// TestNodeBeyondItsMemoryIsFound shows that a node that uses more memory than its flags allow is reported, with the
+// fault during which it did.
 func TestNodeBeyondItsMemoryIsFound(t *testing.T) {
 	limits := cluster.Limits{MaxMemory: 100 << 20, MaxMemoryClients: 10 << 20}
 	h := &history.History{Faults: []history.Fault{
@@ -65,7 +66,8 @@ func TestNothingToJudgeWithoutHostileClients(t *testing.T) {
 	require.Empty(t, judgeHostile(&history.History{}, nil, cluster.Limits{}))
 }
 
-// TestHostileRunsChooseTheirMemory: another limit would be judged by the wrong bound.
+// TestHostileRunsChooseTheirMemory shows that users cannot set --max-memory in runs with hostile clients, since nodes
+// would be judged by another bound.
 func TestHostileRunsChooseTheirMemory(t *testing.T) {
 	tr := &trial{o: &options{nodes: 5}}
 	limits, err := tr.limits()
@@ -76,7 +78,7 @@ func TestHostileRunsChooseTheirMemory(t *testing.T) {
 	require.ErrorIs(t, err, errOwnMemory)
 }
 
-// TestMain is a run whenever a soak starts this program: odd seeds are not valid.
+// TestMain acts as a run if a soak has started this program. Runs with odd seeds are not valid.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(soakEnv); dir != "" {
 		os.Exit(pretend(dir))
@@ -154,7 +156,8 @@ verdict: INVALID
 `))
 }
 
-// A run in virtual time that is not valid ends the soak, and what the run printed is kept.
+// TestVirtualSoakStopsAtTheFirstInvalidRun shows that a run in virtual time that is not valid ends the soak, and that
+// its output is kept.
 func TestVirtualSoakStopsAtTheFirstInvalidRun(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("the run is a shell script")

@@ -2,23 +2,23 @@
 //
 //	go run ./jepsen --workload all --nemesis mixed --time 60s
 //
-// It promises: exit status 0 only if every checker found the history valid, no process ended by itself, every node
-// served again after all faults were mended, and all replicas agreed in the end; 1 if something was found; 2 if nothing
-// could be shown. The same seed gives the same schedule of faults.
+// Exit status 0 means that every checker found the history valid, no process ended by itself, every node served again
+// after all faults were healed, and all replicas agreed at the end. Status 1 means that something was found, and 2 that
+// nothing could be shown. A seed determines the schedule of faults.
 //
-// The server is a black box: of the project jepsen imports protocol and nothing else.
+// The server is a black box: of the project this command imports only package protocol and what is below it.
 //
 //	main ─► options ─► run ─► cluster   processes of a target        ┐
 //	                    │      network   namespaces, or proxies       │ world
-//	                    ├────► schedule  what is broken when          │
-//	                    ├────► nemesis   breaks and mends             ┘
+//	                    ├────► schedule  which faults, and when       │
+//	                    ├────► nemesis   injects and heals faults     ┘
 //	                    ├────► workload ─► wire   clients             ┐
-//	                    │         └──────► history what they saw      │ record
-//	                    └────► checker   judges; report writes it down┘
+//	                    │         └──────► history their operations   │ record
+//	                    └────► checker   judges; report has verdicts  ┘
 //
 // With --picture jepsen runs itself twice, and package picture draws both histories.
 //
-// Start reading at run.go. README.md is the manual, HOOKS.md what is asked of the server.
+// Start reading at run.go. README.md is the manual. HOOKS.md has the hooks that the server provides.
 package main
 
 import (

@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast/holdfast/protocol/fleet"
 )
 
-// options are the flags.
+// options has the values of the flags.
 type options struct {
 	target, workload, nemesis string
 	nodes, concurrency        int
@@ -99,7 +99,7 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 	return o, nil
 }
 
-// reproduce is the command line that runs the same again.
+// reproduce returns the command line of the same run.
 func (o *options) reproduce(net string) string {
 	words := []string{
 		"go run ./jepsen", "--target " + o.target, "--workload " + o.workload, "--nemesis " + o.nemesis,
@@ -121,10 +121,10 @@ func (o *options) reproduce(net string) string {
 	return strings.Join(words, " ")
 }
 
-// binaryEnv hands the built program on to the process inside the namespaces.
+// binaryEnv is the environment variable with the path of the built program, for the process inside the namespaces.
 const binaryEnv = "HOLDFAST_JEPSEN_BINARY"
 
-// build makes sure that there is a server program, and returns what removes the program.
+// build builds the server's program, unless there is one, and returns a function that removes it.
 func (o *options) build() (remove func(), err error) {
 	remove = func() {}
 	if o.target != "holdfast" || o.binary != "" {
@@ -160,7 +160,7 @@ func (o *options) version(ctx context.Context) string {
 	return strings.TrimSpace(string(out))
 }
 
-// passed are the server's own flags.
+// passed returns the flags for the server, or the lines for redis.conf.
 func (o *options) passed() []string {
 	var args []string
 	if o.target != "holdfast" {
@@ -178,15 +178,15 @@ func (o *options) passed() []string {
 	return append(args, strings.Fields(strings.ReplaceAll(o.serverArgs, ";", " "))...)
 }
 
-// snapshots are ways to snapshot often. A seed draws one. The log behind a snapshot is short: a node
-// that was away gets the snapshot instead.
+// snapshots has flags for frequent snapshots, of which the seed selects one. Few entries are kept after a snapshot, so
+// that a node that was down gets a snapshot instead.
 var snapshots = []string{
 	"--snapshot-threshold 16 --trailing-logs 1",
 	"--snapshot-threshold 64 --trailing-logs 8",
 	"--snapshot-threshold 256 --trailing-logs 20",
 }
 
-// folder makes the folder of a run's report.
+// folder creates the folder of a run's report, and returns its path.
 func (o *options) folder(began time.Time) (string, error) {
 	name := os.Getenv(soakEnv)
 	if name == "" {

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// pictureSeed draws each of the two faults twice, and long enough for a failover.
+	// pictureSeed is a seed with each of the two faults twice, each long enough for a failover.
 	pictureSeed    = 1
 	pictureClients = 5
 )
@@ -29,8 +29,8 @@ var (
 	}
 )
 
-// draw runs every target in a process of its own and draws what happened. The exit code is
-// Holdfast's; its run is the last.
+// draw runs each target in a process of its own, and draws the histories. It returns the exit code of the last run,
+// which is Holdfast's.
 func draw(ctx context.Context, o *options) (code int, err error) {
 	p := &picture.Picture{Seed: o.seed, Clients: pictureClients}
 	for _, target := range pictureTargets {

@@ -24,15 +24,15 @@ import (
 )
 
 const (
-	// startLimit bounds the time until a cluster serves, at the start and after all faults are mended.
+	// startLimit bounds the time until a cluster serves, at the start and after all faults are healed.
 	startLimit = time.Minute
-	// finalLimit bounds the last reads.
+	// finalLimit bounds the time of the final reads.
 	finalLimit = time.Minute
-	// settle is the time after a fault in which clocks of leases may still stand.
+	// settle is the time after a fault in which there may be no leader, so that leases do not advance.
 	settle = 6 * time.Second
 )
 
-// run is a run of the program; the code is the exit status.
+// run runs the program with these arguments, and returns the exit status.
 func run(ctx context.Context, args []string) (int, error) {
 	o, err := parseOptions(args, os.Stderr)
 	if err != nil {
@@ -83,7 +83,7 @@ func run(ctx context.Context, args []string) (int, error) {
 		return exitUnknown, err
 	}
 	if rep.Verdict == checker.Valid {
-		// A valid run's data of a hundred megabytes is of no use.
+		// The data of a valid run, a hundred megabytes, is not needed.
 		if err := os.RemoveAll(filepath.Join(dir, "data")); err != nil {
 			return exitUnknown, fmt.Errorf("remove data: %w", err)
 		}
@@ -105,7 +105,7 @@ func exitCode(v checker.Verdict) int {
 	return exitUnknown
 }
 
-// trial is a run of the program.
+// trial is the test of one cluster.
 type trial struct {
 	o   *options
 	dir string
@@ -117,12 +117,12 @@ type trial struct {
 	recorder *history.Recorder
 	loads    []workload.Load
 	settings *workload.Options
-	findings []string // failures of the whole service to serve
-	shown    []string // by faults
-	judged   int      // how often the cluster had to serve
+	findings []string // failures to heal the cluster, and to serve afterwards
+	shown    []string // findings of the faults
+	judged   int      // number of times at which the cluster had to serve
 	stalls   []string // the times at which it did not
 
-	disks     *disks.Disks // nil without
+	disks     *disks.Disks // nil if no fault needs them
 	supported []string     // faults that disks make possible
 	skipped   []string     // requested faults that are impossible, with the reasons
 	verdict   checker.Verdict
@@ -176,7 +176,7 @@ func (t *trial) spares() int {
 // places returns the names of places where nodes may run.
 func (t *trial) places() []string { return network.Nodes(t.o.nodes + t.spares()) }
 
-// openNet builds the requested net, or the best one that is possible.
+// openNet creates the requested network, or the best one that is possible.
 func (t *trial) openNet() error {
 	n := len(t.places())
 	if t.o.target == "redis-sentinel" {
@@ -269,7 +269,7 @@ func (t *trial) openTarget() (err error) {
 	return err
 }
 
-// plan draws the schedule and builds the workloads.
+// plan generates the schedule, and builds the workloads.
 func (t *trial) plan(ctx context.Context) error {
 	supported := append(t.target.Supports(ctx), t.supported...)
 	faults, err := schedule.Select(nemesis.Kinds(), t.o.nemesis, supported)
@@ -294,7 +294,7 @@ func (t *trial) plan(ctx context.Context) error {
 	return err
 }
 
-// drive runs clients and faults, mends everything, and does the last reads.
+// drive runs clients and faults, heals all faults, and performs the final reads.
 func (t *trial) drive(ctx context.Context) {
 	t.recorder = history.NewRecorder(workload.Slots(t.o.concurrency + len(t.loads)))
 	t.settings.Recorder = t.recorder

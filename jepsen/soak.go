@@ -18,8 +18,8 @@ import (
 	"github.com/holdfast/holdfast/jepsen/internal/checker"
 )
 
-// soakEnv marks a run that another run started (a soak, or a run for a picture), and says where to
-// leave the report.
+// soakEnv is the environment variable of a run that was started by a soak or for a picture. It has the folder for the
+// report.
 const soakEnv = "HOLDFAST_JEPSEN_SOAK"
 
 // telling has prefixes of the lines of a verdict that a soak shows besides those that are not valid.
@@ -92,11 +92,11 @@ func soak(ctx context.Context, o *options, args []string, ran func()) (int, erro
 	return exitValid, nil
 }
 
-// virtualSums is the last line of a run in virtual time.
+// virtualSums matches the last line of a run in virtual time.
 var virtualSums = regexp.MustCompile(
 	`(\d+) runs, (\S+) of virtual time, (\d+) operations, (\d+) terms, (\d+) faults of (\d+) kinds`)
 
-// virtualSoak is seed after seed in virtual time.
+// virtualSoak runs one seed after another in virtual time.
 type virtualSoak struct {
 	test, length, store string
 	until               time.Time
@@ -106,7 +106,7 @@ type virtualSoak struct {
 	next                      uint64 // seed
 	runs                      int
 	operations, terms, faults int
-	fewest                    int // kinds of faults in a run
+	fewest                    int // the smallest number of kinds of faults in a run
 	time                      time.Duration
 	bad                       []uint64
 	err                       error
@@ -149,14 +149,15 @@ func soakVirtual(ctx context.Context, o *options) (int, error) {
 	return exitValid, nil
 }
 
-// run runs the next seed in a process of its own. It keeps what an invalid run printed, and ends the others.
+// run runs the next seed in a process of its own. It keeps the output of a run that is not valid, and ends the other
+// runs.
 func (s *virtualSoak) run(ctx context.Context) {
 	s.mu.Lock()
 	seed := s.next
 	s.next++
 	s.mu.Unlock()
 	cmd := exec.CommandContext(ctx, s.test, "-test.run=WorkloadsUnderMixed", "-test.v", "-test.timeout=1h")
-	// One core and rare collections: a run is alone on its core, and its heap is small.
+	// A run has one core alone, and a small heap, so collections can be rare.
 	cmd.Env = append(os.Environ(), "GOMAXPROCS=1", "GOGC=1000", "HOLDFAST_JEPSEN_LENGTH="+s.length,
 		fmt.Sprintf("HOLDFAST_JEPSEN_SEEDS=1@%d", seed))
 	out, err := cmd.CombinedOutput()
