@@ -1,3 +1,3 @@
-// Package model has TLA+ models of what Holdfast changes in Raft, of its sessions and of its incarnations: there are
-// only tests, which run TLC. README.md says what is modelled, and how to read a counterexample.
+// Package model has TLA+ models of Holdfast's changes to Raft, of its sessions and of its incarnations. It consists of
+// tests, which run TLC. README.md describes the models, and how to read a counterexample.
 package model

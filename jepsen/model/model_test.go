@@ -18,27 +18,28 @@ import (
 	"github.com/holdfast/holdfast/protocol/protocoltest"
 )
 
-// The environment: the jar of TLC, how many threads it may use, and "large" for what takes hours.
+// Environment variables: the path of TLC's jar, the number of its threads, and "large" for explorations that take
+// hours.
 const (
 	jarEnv     = "HOLDFAST_TLC"
 	workersEnv = "HOLDFAST_TLC_WORKERS"
 	sizeEnv    = "HOLDFAST_MODEL"
 )
 
-// atMost is how many seconds TLC explores one module. A large one may not be through by then.
+// atMost bounds the time, in seconds, in which TLC explores a module. The exploration of a large one may be incomplete.
 const atMost = 20 * 60
 
-// settings are the constants of a module by name.
+// settings has the constants of a module by name.
 type settings map[string]string
 
-// with returns s with others in place of its own.
+// with returns s, in which others take precedence.
 func (s settings) with(others settings) settings {
 	all := maps.Clone(s)
 	maps.Copy(all, others)
 	return all
 }
 
-// module is a model: what it is explored with unless a row says otherwise.
+// module is a model: its default bounds, its rules and its invariants.
 type module struct {
 	bounds     settings
 	rules      []string
@@ -81,7 +82,7 @@ var modules = map[string]module{
 	},
 }
 
-// configuration is the text of TLC's configuration file.
+// configuration returns TLC's configuration file, with all rules of the module except one.
 func configuration(name string, bounds settings, without string) string {
 	m := modules[name]
 	var b strings.Builder
@@ -100,12 +101,12 @@ func configuration(name string, bounds settings, without string) string {
 	return b.String()
 }
 
-// verdict is what TLC found.
+// verdict is the result of TLC.
 type verdict struct {
-	violated string // an invariant; "": none
+	violated string // the violated invariant, or ""
 	states   int    // of the counterexample
-	distinct string // how many states were explored
-	left     string // how many were found and not explored
+	distinct string // number of states that were explored
+	left     string // number of states that were found and not explored
 }
 
 var (
@@ -114,7 +115,7 @@ var (
 	unseen    = regexp.MustCompile(`(\d+) states left on queue`)
 )
 
-// needTLC skips a test where there is no TLC.
+// needTLC skips a test if TLC is not installed.
 func needTLC(t *testing.T) {
 	t.Helper()
 	if os.Getenv(jarEnv) == "" {
@@ -161,7 +162,7 @@ func explore(t *testing.T, name, config string, more map[string]string) (v verdi
 	return v, text, err
 }
 
-// last is the last match of an expression's group.
+// last returns the last match of an expression's group, or "".
 func last(of *regexp.Regexp, text string) string {
 	all := of.FindAllStringSubmatch(text, -1)
 	if len(all) == 0 {
@@ -170,15 +171,15 @@ func last(of *regexp.Regexp, text string) string {
 	return all[len(all)-1][1]
 }
 
-// rule is a rule that the code relies on: without it, the model breaks an invariant.
+// rule is a rule on which the code relies. Without it, the model violates an invariant.
 type rule struct {
 	module, name string
 	bounds       settings
 	violated     string
-	states       int // of the shortest counterexample, the first state among them
+	states       int // of the shortest counterexample, including the first
 }
 
-// TestRulesAreNeeded: each rule that is left out gives a counterexample, the one of the README.
+// TestRulesAreNeeded shows that without any one rule TLC finds the counterexample of rules.
 func TestRulesAreNeeded(t *testing.T) {
 	for _, r := range rules {
 		t.Run(r.name, func(t *testing.T) {
@@ -190,7 +191,7 @@ func TestRulesAreNeeded(t *testing.T) {
 	}
 }
 
-// TestModels: with all rules no invariant breaks.
+// TestModels shows that with all rules no invariant is violated.
 func TestModels(t *testing.T) {
 	for _, e := range explorations {
 		t.Run(e.name, func(t *testing.T) {
@@ -205,8 +206,8 @@ func TestModels(t *testing.T) {
 	}
 }
 
-// TestEveryRuleIsTried: each rule of each module has a row here, and a row of the README's table, which names a
-// function that there is.
+// TestEveryRuleIsTried shows that each rule of each module is in rules, and in the table of the README, with a function
+// that exists.
 func TestEveryRuleIsTried(t *testing.T) {
 	readme := protocoltest.ReadFile(t, "README.md")
 	rows := map[string][]string{}
@@ -236,7 +237,7 @@ func TestEveryRuleIsTried(t *testing.T) {
 	require.ElementsMatch(t, all, tried)
 }
 
-// rules are all rules of all modules, each with bounds in which its absence shows.
+// rules has all rules of all modules, each with bounds in which its absence violates an invariant.
 var rules = []rule{
 	{"Log", "HoldAcks", settings{}, "Durable", 7},
 	{"Log", "SettleRequest", settings{}, "AcknowledgedIsOnDisk", 10},

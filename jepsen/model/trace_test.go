@@ -23,11 +23,11 @@ import (
 	"github.com/holdfast/holdfast/server/store"
 )
 
-// recorder takes the steps of all nodes, in the order in which they happened.
+// recorder records the steps of all nodes, in the order in which they happened.
 type recorder struct {
 	mu    sync.Mutex
 	steps []raftnode.TraceEvent
-	dead  map[string]uint64 // the lives of a node up to here are over
+	dead  map[string]uint64 // steps of a node's lives up to this one are ignored
 	lives map[string]uint64
 }
 
@@ -47,7 +47,8 @@ func (r *recorder) take(e raftnode.TraceEvent) {
 	r.steps = append(r.steps, e)
 }
 
-// crash ends a node. What its goroutines do from then on nobody hears of, and the disk keeps none of it.
+// crash ends a node. The steps of its goroutines are not recorded from then on, since they reach neither another node
+// nor the disk.
 func (r *recorder) crash(n *servertest.Node, end func()) {
 	r.mu.Lock()
 	r.dead[n.ID] = r.lives[n.ID]
@@ -55,8 +56,9 @@ func (r *recorder) crash(n *servertest.Node, end func()) {
 	end()
 }
 
-// drama is a run in virtual time: clients write while a seed kills nodes, cuts nets and power and takes snapshots. With
-// an odd seed the nodes are far apart, and several entries are in flight.
+// drama runs a cluster in virtual time, and returns its steps. Clients write while, as the seed says, nodes are killed,
+// networks and power are cut, and snapshots are taken. With an odd seed the nodes are far apart, so several entries are
+// in flight.
 func drama(t *testing.T, seed uint64) (steps []raftnode.TraceEvent) {
 	synctest.Test(t, func(t *testing.T) {
 		r := record()
@@ -154,7 +156,7 @@ func drama(t *testing.T, seed uint64) (steps []raftnode.TraceEvent) {
 	return steps
 }
 
-// traceData is the steps as a TLA+ module.
+// traceData returns the steps as a TLA+ module.
 func traceData(steps []raftnode.TraceEvent) string {
 	var b strings.Builder
 	b.WriteString("---- MODULE TraceData ----\nEXTENDS Sequences\nCONSTANTS n1, n2, n3\nTrace == <<\n")
@@ -174,7 +176,7 @@ func traceData(steps []raftnode.TraceEvent) string {
 	return b.String()
 }
 
-// allows reports whether the model allows these steps, and else how many of them.
+// allows reports whether the model allows all steps. If not, taken is the number of steps that it allows.
 func allows(t *testing.T, steps []raftnode.TraceEvent) (all bool, taken int, text string) {
 	t.Helper()
 	most := uint64(1)
@@ -197,7 +199,7 @@ func allows(t *testing.T, steps []raftnode.TraceEvent) (all bool, taken int, tex
 	return false, strings.Count(text, "\nState ") - 1, text
 }
 
-// TestTraces: the model allows what nodes did in runs in virtual time.
+// TestTraces shows that the model allows what nodes do in runs in virtual time.
 func TestTraces(t *testing.T) {
 	needTLC(t)
 	seeds := uint64(3)
@@ -224,7 +226,7 @@ func TestTraces(t *testing.T) {
 
 func tail(s string, n int) string { return s[max(0, len(s)-n):] }
 
-// keep leaves the steps as lines of JSON in the folder that HOLDFAST_TRACES names.
+// keep writes the steps as lines of JSON to the folder in HOLDFAST_TRACES.
 func keep(t *testing.T, name string, steps []raftnode.TraceEvent) {
 	t.Helper()
 	dir := os.Getenv("HOLDFAST_TRACES")
@@ -240,7 +242,7 @@ func keep(t *testing.T, name string, steps []raftnode.TraceEvent) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(b.String()), 0o644))
 }
 
-// TestWrongTracesAreRefused: a step that did not happen, or should not have, is found.
+// TestWrongTracesAreRefused shows that the model refuses a trace with a step that did not happen, or must not happen.
 func TestWrongTracesAreRefused(t *testing.T) {
 	needTLC(t)
 	steps := drama(t, 1)
