@@ -41,7 +41,7 @@ func Availability(h *history.History) []Outage {
 
 	outages := make([]Outage, 0, len(faults))
 	for i, f := range faults {
-		// In order of their starts: a fault that begins before all is mended prolongs the outage.
+		// Faults are in order of their starts. One that begins before the others have ended prolongs the outage.
 		mended, horizon := f.Stop, int64(1<<63-1)
 		for _, g := range faults[:i] {
 			mended = max(mended, g.Stop)
@@ -72,13 +72,14 @@ func Availability(h *history.History) []Outage {
 	return outages
 }
 
-// stays reports whether a node served before a fault and serves at some time behind: members come and go.
+// stays reports whether a node served before a fault, and also after it. Other nodes have joined or left.
 func stays(good []history.Op, node string, f history.Fault) bool {
 	before := slices.ContainsFunc(good, func(o history.Op) bool { return o.Node == node && o.Return < f.Start })
 	return before && slices.ContainsFunc(good, func(o history.Op) bool { return o.Node == node && o.Call >= f.Stop })
 }
 
-// firstSuccess is the time from since to the end of the first success at node that began after since.
+// firstSuccess returns the time from since to the end of the first success at node that began after since. If there is
+// none before horizon, it returns -1.
 func firstSuccess(good []history.Op, node string, since, horizon int64) time.Duration {
 	for i := range good {
 		o := &good[i]
@@ -89,7 +90,7 @@ func firstSuccess(good []history.Op, node string, since, horizon int64) time.Dur
 	return -1
 }
 
-// silence is the longest time between two successes that overlaps [from, to].
+// silence returns the longest time between two successes that overlaps [from, to].
 func silence(good []history.Op, from, to int64) time.Duration {
 	var longest, last int64
 	for i := range good {

@@ -17,8 +17,8 @@ const (
 )
 
 // Bystanders judges the effect of hostile clients, whose faults are of the group, on other clients. It ignores a fault
-// that overlaps another kind. A silence after the beginning of the next fault counts for that one. A node without
-// requests meanwhile was no member.
+// that overlaps another kind. A silence counts until the next fault begins. A node to which no request was sent
+// meanwhile was no member.
 func Bystanders(h *history.History, group string) Result {
 	var good []history.Op
 	nodes := map[string][]history.Op{}
@@ -57,12 +57,12 @@ func Bystanders(h *history.History, group string) Result {
 	return r
 }
 
-// wasAsked reports whether a client asked a node for something within a time.
+// wasAsked reports whether a client sent a request to a node within a time.
 func wasAsked(ops []history.Op, node string, from, to int64) bool {
 	return slices.ContainsFunc(ops, func(o history.Op) bool { return o.Node == node && from <= o.Call && o.Call < to })
 }
 
-// next is when the next fault begins after of, or the history ends, and whether another overlaps of.
+// next returns the start of the next fault after of, or the end of the history, and whether another fault overlaps of.
 func next(faults []history.Fault, of history.Fault, end int64) (at int64, beside bool) {
 	at = end
 	for _, g := range faults {
@@ -77,7 +77,7 @@ func next(faults []history.Fault, of history.Fault, end int64) (at int64, beside
 	return at, beside
 }
 
-// quietest is the longest time between two successes that begins within a fault and ends before the next.
+// quietest returns the longest time between two successes that begins within a fault and ends before the next.
 func quietest(good []history.Op, f history.Fault, next int64) time.Duration {
 	last, longest := f.Start, int64(0)
 	for i := range good {

@@ -14,9 +14,9 @@ import (
 //	read          -> [value]
 //	cached        -> [value] from a cache
 //
-// A read is not older than what was acknowledged before. A cached value is not older than a bound, while
-// nothing is broken: a node whose disk is slow applies an entry long after the others, and tells its clients
-// then.
+// A read must not be older than any value that was acknowledged before it began. A cached value may be older by b.Late,
+// and by the time of faults: a node whose disk is slow applies an entry, and invalidates the caches of its clients,
+// long after the others.
 func Caches(b TTLBounds) Func {
 	return func(h *history.History) Result {
 		r := newResult("caches", h.Count(history.OK))
@@ -30,7 +30,7 @@ func Caches(b TTLBounds) Func {
 
 func checkCaches(r *Result, key string, ops []history.Op, late int64, excused []history.Span) {
 	raises := map[int64]*history.Op{}
-	var acked []*history.Op // that raised the value above all that was acknowledged before
+	var acked []*history.Op // raised the value above all that were acknowledged before
 	for i := range ops {
 		if o := &ops[i]; o.F == "raise" {
 			raises[o.In(0)] = o
@@ -51,7 +51,7 @@ func checkCaches(r *Result, key string, ops []history.Op, late int64, excused []
 		if o.Outcome != history.OK || o.F == "raise" {
 			continue
 		}
-		// The first that is newer tells most: it was acknowledged the longest ago.
+		// Of the newer values, the first has been acknowledged for the longest time.
 		if first := slices.IndexFunc(acked, func(w *history.Op) bool { return w.In(0) > o.Out(0) }); first >= 0 {
 			bound, w := int64(0), acked[first]
 			if o.F == "cached" {

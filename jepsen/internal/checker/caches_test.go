@@ -201,7 +201,8 @@ func TestRightsWrongOnPurposeAreFound(t *testing.T) {
 	}
 }
 
-// served is a history in which two nodes serve every 100 ms, but for one of them, or both, in some time.
+// served judges a history in which two nodes serve every 100 ms, except that the silent one, or both for "all", does
+// not serve between from and to.
 func served(t *testing.T, silent string, from, to time.Duration, faults ...history.Fault) Result {
 	t.Helper()
 	h := &history.History{Faults: faults}
@@ -256,7 +257,8 @@ func TestBystanders(t *testing.T) {
 	}
 }
 
-// A node that joins after an attack, or left before it, has no clients that the attack could hurt.
+// TestBystandersOfNodesThatAreNoMembers shows that a node that joins after an attack, or left before it, is not judged,
+// since it has no clients that the attack could affect.
 func TestBystandersOfNodesThatAreNoMembers(t *testing.T) {
 	const s = time.Second
 	h := &history.History{Faults: []history.Fault{between("hostile-scripts", 10*s, 15*s)}}

@@ -1,25 +1,20 @@
 // Package checker judges histories.
 //
-// It promises: a history called [Invalid] cannot have come from a server that keeps
-// Holdfast's promises, for the checkers never report what clocks and unknown outcomes
-// can explain; and a history called [Valid] was looked at: too few operations, or a
-// search that ran out of time, give [Unknown]. The tests hold histories that are
-// wrong on purpose, and a checker must refuse each.
+// A history that is called [Invalid] cannot have come from a server that keeps Holdfast's promises: checkers report
+// nothing that clocks and unknown outcomes can explain. A history that is called [Valid] was judged: too few
+// operations, or a search that ran out of time, give [Unknown]. The tests have histories that are wrong on purpose,
+// each of which a checker must refuse.
 //
-// Two kinds stand side by side. Models of package porcupine (models.go, lock.go,
-// list.go) decide linearizability exactly, key by key; counters have a quicker way to the
-// same answer (linear.go). Direct checks look at a whole history in one
-// pass and say in words what is wrong: exclusion.go (two holders, lost
-// leases), ttl.go, counter.go, list.go, queue.go, messages.go,
-// caches.go, sharing.go. availability.go only counts.
+// There are two kinds of checkers. Models of package porcupine (models.go, lock.go, native.go, list.go) decide
+// linearizability exactly, key by key; for counters there is a faster way (linear.go). Direct checks read a whole
+// history, and say in words what is wrong: exclusion.go (two holders, lost leases), ttl.go, counter.go, list.go,
+// queue.go, messages.go, caches.go, sharing.go. availability.go only measures.
 //
-// What a lease promises, and what the checkers therefore hold the server to:
-// a holder counts a lease from before the request was sent, on the holder's own
-// monotonic clock, for ttl × (1 − drift), where drift is the bound on the error of clock
-// rates under which the promise is given (zero unless a run bends rates). A holder stops to
-// believe when the release is sent. Nothing is promised after that.
+// The checkers assume of a lease: the holder counts it from before the request was sent, on the holder's own monotonic
+// clock, for ttl × (1 − drift). Drift is the bound on the error of clock rates for which the promise is given, zero
+// unless a run changes clock rates. Once the holder has sent the release, nothing is promised.
 //
-// Workloads say which checkers apply. Start reading at [Result].
+// Workloads name the checkers that apply. Start reading at [Result].
 package checker
 
 import (
@@ -29,7 +24,7 @@ import (
 	"github.com/holdfast/holdfast/jepsen/internal/history"
 )
 
-// Verdict is what a checker says.
+// Verdict is the judgement of a checker.
 type Verdict string
 
 // The verdicts, from best to worst.
@@ -39,10 +34,10 @@ const (
 	Invalid Verdict = "INVALID"
 )
 
-// maxFindings is how many findings a result spells out; all are counted.
+// maxFindings bounds the findings that a result spells out. All are counted.
 const maxFindings = 12
 
-// minOps is the number of successful operations below which nothing was shown.
+// minOps is the number of successful operations below which a result is Unknown.
 const minOps = 10
 
 // Result is one checker's judgement of one history.
@@ -50,18 +45,18 @@ type Result struct {
 	Name     string   `json:"name"`
 	Verdict  Verdict  `json:"verdict"`
 	Looked   int      `json:"looked"`   // operations that were judged
-	Total    int      `json:"total"`    // findings
+	Total    int      `json:"total"`    // number of findings
 	Findings []string `json:"findings"` // the first of them
-	// Counts are numbers worth showing, by name.
+	// Counts has further numbers by name.
 	Counts map[string]int `json:"counts,omitempty"`
-	// Timeline writes porcupine's page for the key that tells most; nil without.
+	// Timeline writes porcupine's page for the most informative key. It is nil for other checkers.
 	Timeline func(path string) error `json:"-"`
 }
 
 // Func is a checker.
 type Func func(*history.History) Result
 
-// newResult starts a result that is valid until a finding says otherwise.
+// newResult returns a result that is valid until a finding is added. With too few operations it is Unknown.
 func newResult(name string, looked int) *Result {
 	r := &Result{Name: name, Verdict: Valid, Looked: looked, Counts: map[string]int{}}
 	if looked < minOps {
@@ -80,7 +75,7 @@ func (r *Result) find(format string, args ...any) {
 	}
 }
 
-// String is the result in a few lines.
+// String returns the result in a few lines.
 func (r Result) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%-22s %s (%d operations", r.Name, r.Verdict, r.Looked)
@@ -97,7 +92,7 @@ func (r Result) String() string {
 	return b.String()
 }
 
-// Worst is the verdict over several results: all must be valid.
+// Worst returns the verdict over several results, which is valid only if all of them are.
 func Worst(results []Result) Verdict {
 	worst := Valid
 	if len(results) == 0 {
@@ -114,8 +109,7 @@ func Worst(results []Result) Verdict {
 	return worst
 }
 
-// External makes a result of what was found outside the history (state hashes,
-// processes that ended).
+// External returns a result with what was found outside the history, such as state hashes or processes that ended.
 func External(name string, looked int, findings []string) Result {
 	r := Result{Name: name, Verdict: Valid, Looked: looked}
 	for _, f := range findings {

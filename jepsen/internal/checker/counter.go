@@ -8,12 +8,11 @@ import (
 	"github.com/holdfast/holdfast/jepsen/internal/history"
 )
 
-// Increments checks counters to which every operation adds 1: the sums handed out
-// are all different, they grow with time and along a pipeline, nothing that was
-// acknowledged is missing, and nothing is there that no client asked for.
+// Increments checks counters to which every operation adds 1. The returned sums must be all different, and grow with
+// time and along a pipeline. No acknowledged addition may be missing, and no sum may exceed the number of requested
+// additions.
 //
-// Increments sees a whole history at once where [Counter] takes one key, and says what is
-// wrong in words.
+// Increments judges a whole history at once, while [Counter] judges one key, and says in words what is wrong.
 func Increments(h *history.History) Result {
 	r := newResult("increments", h.Count(history.OK))
 	for key, ops := range h.ByKey() {
@@ -45,8 +44,8 @@ type moment struct {
 	op  *history.Op
 }
 
-// moments are the beginnings and ends of operations in order of time; what ends and what
-// begins at one instant overlap.
+// moments returns the beginnings and ends of operations in order of time. Operations of which one ends and another
+// begins at the same instant overlap.
 func moments(ops []history.Op) []moment {
 	ms := make([]moment, 0, 2*len(ops))
 	for i := range ops {
@@ -74,8 +73,8 @@ func moments(ops []history.Op) []moment {
 
 func findBackwards(r *Result, key string, ops []history.Op) {
 	var (
-		largest int64                     // among what was answered so far
-		source  *history.Op               // of the answer
+		largest int64                     // reply so far
+		source  *history.Op               // the operation with that reply
 		asked   int64                     // additions invoked so far
 		floor   = map[*history.Op]int64{} // largest, when the operation began
 		because = map[*history.Op]*history.Op{}

@@ -8,18 +8,16 @@ import (
 	"github.com/holdfast/holdfast/jepsen/internal/history"
 )
 
-// Belief is a time in which a client may act as the holder of a lock: from the
-// reply that granted it until the lease ends by the client's own clock, or until the client
-// sends the release, whichever is first.
+// Belief is a time in which a client may act as the holder of a lock: from the reply that granted it until the lease
+// ends by the client's own clock, or until the client sends the release, whichever is first.
 type Belief struct {
 	Owner       int64
 	From, Until int64 // nanoseconds since the run began
 	Grant       *history.Op
 }
 
-// Exclusion checks what a lock is for: no two clients believe at the same time
-// that they hold it, and no client is told that it does not while its lease runs.
-// It reads the operations of [OwnerLock].
+// Exclusion checks that no two clients believe at the same time that they hold a lock, and that no client is denied its
+// lock while its lease runs. It reads the operations of [OwnerLock].
 func Exclusion(c Clocks) Func {
 	return func(h *history.History) Result {
 		r := newResult("exclusion", countGrants(h))
@@ -43,8 +41,8 @@ func countGrants(h *history.History) int {
 	return n
 }
 
-// Beliefs gives the beliefs of one key's clients, in the order they began. An
-// owner is a client's single attempt, so the operations of an owner follow each other.
+// Beliefs returns the beliefs of one key's clients, in the order in which they began. An owner is a single attempt of a
+// client, so the operations of an owner follow each other.
 func Beliefs(ops []history.Op, c Clocks) []Belief {
 	var beliefs []Belief
 	last := map[int64]int{} // by owner: the latest belief

@@ -15,17 +15,17 @@ import (
 	"github.com/holdfast/holdfast/jepsen/internal/history"
 )
 
-// searchLimit bounds one key's search. Keys are kept short by the workloads, so
-// that a search takes milliseconds; a search that takes this long is reported as unknown.
+// searchLimit bounds the search of one key. Workloads keep keys short, so that a search takes milliseconds. One that
+// takes this long is reported as unknown.
 const searchLimit = 30 * time.Second
 
-// Functions are the operations that a model knows.
+// Functions has the operations of a model.
 type Functions struct {
-	// Writes change something.
+	// Writes change the state.
 	Writes []string
-	// Reads do not: a read with an unknown outcome is left out, as it need not have taken place.
+	// Reads do not change the state. One with an unknown outcome is left out, as it need not have taken place.
 	Reads []string
-	// decide judges one key exactly where there is a quicker way than a search; Unknown asks for the search.
+	// decide, if set, judges one key exactly and faster than a search. If it returns Unknown, the search judges.
 	decide func([]porcupine.Operation) porcupine.CheckResult
 }
 
@@ -81,7 +81,8 @@ type search struct {
 	verdict porcupine.CheckResult
 }
 
-// tells reports whether a's timeline is more informative than b's: a fault counts first, then size.
+// tells reports whether a's timeline is more informative than b's: one that is not valid before a valid one, the
+// smaller of two that are not valid, and the larger of two valid ones.
 func tells(a, b search) bool {
 	if (a.verdict == porcupine.Ok) != (b.verdict == porcupine.Ok) {
 		return b.verdict == porcupine.Ok
@@ -132,7 +133,7 @@ func operations(ops []history.Op, known Functions) []porcupine.Operation {
 
 func timeline(model porcupine.Model, ops []porcupine.Operation) func(string) error {
 	return func(path string) error {
-		// Porcupine draws a row for each client, so the many processes are numbered anew.
+		// Porcupine draws a row for each client, so the many processes are renumbered.
 		rows := map[int]int{}
 		renumbered := slices.Clone(ops)
 		for i := range renumbered {
@@ -149,17 +150,15 @@ func timeline(model porcupine.Model, ops []porcupine.Operation) func(string) err
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// linearOnes decides whether a counter to which every operation adds 1 is linearizable,
-// exactly, in n log n steps. A search tries the unknown additions in every order: seventeen of
-// them kept one key busy for longer than searchLimit.
+// linearOnes decides whether a counter to which every operation adds 1 is linearizable, exactly, in n log n steps. A
+// search tries the unknown additions in every order: with seventeen of them, one key took longer than searchLimit.
 //
-// A sum is the number of an addition, so the order is known (Gibbons and Korach, "Testing
-// Shared Memories", SIAM Journal on Computing 26, 1997: histories whose reads say which write
-// they saw). An addition without an answer may be any sum that was not answered, and has no end
-// to meet: the one that was called first does for the smallest. Each operation then takes place
-// as early as it may; there is no order if one would be later than its end.
+// A sum is the number of an addition, so the order is known (Gibbons and Korach, "Testing Shared Memories", SIAM
+// Journal on Computing 26, 1997: histories whose reads say which write they saw). An addition without a reply may have
+// any sum that is in no reply, and may end at any time. So the one that was called first gets the smallest of these
+// sums. Each operation then takes place as early as possible. There is no order if that is after its end.
 //
-// It returns Unknown when an operation adds anything but 1.
+// It returns Unknown if an operation adds anything but 1.
 func linearOnes(ops []porcupine.Operation) porcupine.CheckResult {
 	var (
 		adds    = map[int64]porcupine.Operation{} // by sum
@@ -190,7 +189,7 @@ func linearOnes(ops []porcupine.Operation) porcupine.CheckResult {
 		last = max(last, sum)
 	}
 	if last > int64(len(adds)+len(unknown)) {
-		return porcupine.Illegal // and the sums are few enough to be counted through
+		return porcupine.Illegal // larger than the number of additions; this also bounds the loop over sums
 	}
 	slices.SortStableFunc(unknown, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
 	return inOrder(adds, reads, unknown, last)

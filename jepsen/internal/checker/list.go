@@ -110,11 +110,10 @@ func checkReads(r *Result, key string, ops []history.Op, place map[int64]int, lo
 // lists is the state of a group of keys: the list of each. It is immutable.
 type lists map[string][]int64
 
-// Transactions is a group of lists that transactions read and append to, each
-// transaction at one instant. The operation's key names the group; the steps name the lists.
+// Transactions is a group of lists, which each transaction reads and appends to at one instant. The operation's key
+// names the group; its steps name the lists.
 //
-// The model decides strict serializability, as a transaction here is just an operation on the
-// whole group.
+// A transaction is one operation on the whole group, so the model decides strict serializability.
 func Transactions() porcupine.Model {
 	return porcupine.Model{
 		Init:              func() any { return lists{} },
@@ -155,14 +154,13 @@ func hashLists(state any) uint64 {
 	return h.Sum64()
 }
 
-// GuardedSet checks a set that holders of a lock change: they read it, add an element and
-// write the set back.
+// GuardedSet checks a set that holders of a lock change: a holder reads it, adds an element and writes the set back.
 //
 //	add  element, token -> [] written; fail: the resource refused the token
 //	final               -> the elements at the end
 //
-// Everything whose write was accepted must be there at the end: if not, a client
-// that no longer held the lock wrote over it.
+// Each element whose write was accepted must be in the set at the end. If one is missing, a client that no longer held
+// the lock has overwritten it.
 func GuardedSet(h *history.History) Result {
 	r := newResult("guarded set", h.Count(history.OK))
 	for key, ops := range h.ByKey() {
@@ -192,8 +190,8 @@ func GuardedSet(h *history.History) Result {
 	return *r
 }
 
-// Tokens checks fencing tokens: each is given to a single owner, and a grant that began after
-// another had ended carries the larger token. Tokens reads the operations of [FencedLock].
+// Tokens checks fencing tokens: each is given to one owner only, and a grant that began after another had ended has the
+// larger token. Tokens reads the operations of [FencedLock].
 func Tokens(h *history.History) Result {
 	r := newResult("tokens", countGrants(h))
 	for key, ops := range h.ByKey() {

@@ -14,8 +14,9 @@ import (
 //	publish channel, messages    (in that order)
 //	heard   channels, from, until -> messages
 //
-// Channels are bits: one connection listened to these. What was published from the time from on
-// and before what was heard last is to be heard; if until is not 0, also what was acknowledged by then.
+// Each bit of channels is a channel of the connection. The connection must receive the messages that were published
+// after from and acknowledged before the last received message was published, and, if until is not 0, those that were
+// acknowledged by until.
 func Messages(h *history.History) Result {
 	r := newResult("messages", h.Count(history.OK))
 	for key, ops := range h.ByKey() {
@@ -93,7 +94,7 @@ func (m *messages) judge(o *history.Op) bool {
 // findOutOfOrder looks for a message that was received after another one, although it was acknowledged before that was
 // published.
 func (m *messages) findOutOfOrder(o *history.Op) {
-	first, by := int64(math.MaxInt64), int64(0) // acknowledged first, among those heard later
+	first, by := int64(math.MaxInt64), int64(0) // the earliest acknowledgement of a message received later
 	places := map[*history.Op]int{}
 	for _, id := range slices.Backward(o.Output) {
 		p := m.published[id]
@@ -130,7 +131,7 @@ func (m *messages) findGaps(o *history.Op, heard map[int64]bool) {
 // findTwoOrders reports two subscribers of the given channels that received different messages after the same message.
 func (m *messages) findTwoOrders(channels int64) {
 	next, before := map[int64]int64{}, map[int64]int64{}
-	by := map[int64]*history.Op{} // who heard the next of a message
+	by := map[int64]*history.Op{} // who received the next message
 	for _, o := range m.heard {
 		if o.In(0)&channels != channels {
 			continue

@@ -11,7 +11,7 @@ import (
 // Missing is the value of a register that was never written, or was deleted: a write of it is a DEL.
 const Missing = int64(-1)
 
-// What the models know.
+// The operations of the models.
 var (
 	RegisterFunctions    = Functions{Writes: []string{"write", "cas"}, Reads: []string{"read"}}
 	CounterFunctions     = Functions{Writes: []string{"add"}, Reads: []string{"read"}, decide: linearOnes}
@@ -25,7 +25,7 @@ var (
 //	write value
 //	cas   from, to   -> [1], or [0] when the value was not from
 //
-// A read of many copies (script workload) answers all copies; all must be equal.
+// A read of several copies (script workload) returns all of them; all must be equal.
 func Register() porcupine.Model {
 	return porcupine.Model{
 		Init:              func() any { return Missing },
@@ -59,7 +59,7 @@ func stepRegister(state, input, _ any) (bool, any) {
 	return false, value
 }
 
-// Counter is a number that only grows by what is added.
+// Counter is the sum of the numbers that were added.
 //
 //	add  n  -> [the sum after it]
 //	read    -> [the sum]
@@ -79,7 +79,7 @@ func stepCounter(state, input, _ any) (bool, any) {
 	return o.Outcome == history.Info || o.Out(0) == sum, sum
 }
 
-// describe is an operation as porcupine's timeline shows it.
+// describe returns an operation as porcupine's timeline shows it.
 func describe(input, _ any) string {
 	o := input.(*history.Op)
 	if o.Txn != nil {
@@ -91,13 +91,13 @@ func describe(input, _ any) string {
 	return fmt.Sprintf("%s%v -> %v", o.F, o.Input, o.Output)
 }
 
-// PassFunctions is what [Passes] knows.
+// PassFunctions are the operations of [Passes].
 var PassFunctions = Functions{Writes: []string{"pass"}, Reads: []string{"passed"}}
 
-// Passes is a gate for fences.
+// Passes is a resource that accepts a fence unless it has accepted a larger one.
 //
-//	pass   fence -> [1], or [0] when a larger one has passed
-//	passed       -> [1, the largest], or [0] when none has
+//	pass   fence -> [1], or [0] if a larger one has passed
+//	passed       -> [1, the largest], or [0] if none has
 func Passes() porcupine.Model {
 	return porcupine.Model{
 		Init:              func() any { return int64(0) },

@@ -12,10 +12,10 @@ import (
 	"github.com/holdfast/holdfast/jepsen/internal/history"
 )
 
-// The inputs of an operation on a native lock. The first two are the same as in [OwnerLock], so the rest stands behind.
+// The inputs of an operation on a native lock. The first two are those of [OwnerLock].
 const (
 	InOwner   = iota
-	InTTL     // milliseconds; of a session: the rest that the client knows of
+	InTTL     // milliseconds; of a session, the rest that is certain
 	InMode    // Exclusive, Shared or Counted
 	InLimit   // of Counted
 	InPermits // of Counted
@@ -40,10 +40,10 @@ var NativeFunctions = Functions{
 	Writes: []string{"acquire", "extend", "release", "downgrade", "break", "close"}, Reads: []string{"check"},
 }
 
-// nativeHold is an owner's part in a lock.
+// nativeHold is the hold of an owner.
 type nativeHold struct {
 	owner, mode, permits, limit, count, call, delay int64
-	fence                                           int64 // 0: not known, larger than above
+	fence                                           int64 // 0 if unknown; then it is larger than above
 	above                                           int64
 	until                                           int64 // the earliest instant at which the hold may end by itself
 }
@@ -57,20 +57,19 @@ type nativeState struct {
 	fence  int64        // the largest one granted
 }
 
-// NativeLock is a native lock: exclusive, shared or counted, reentrant or not, with fences and delays. With
-// other inputs left out it is each of Hazelcast's five: owner-aware, reentrant, fenced,
-// reentrant and fenced, permits.
+// NativeLock is a native lock: exclusive, shared or counted, reentrant or not, with fences and delays. With some inputs
+// left out, it is each of Hazelcast's five models: owner-aware, reentrant, fenced, reentrant and fenced, permits.
 //
 //	acquire   owner, ttl, …   -> [1, fence], [0] refused or not granted in time
 //	extend    owner, ttl      -> [1, fence], [0] not the owner's
 //	check     owner           -> [1, fence], [0]
 //	downgrade owner           -> [1, fence], [0]
-//	release   owner, all      -> [1, how often it is still held], [0]
+//	release   owner, all      -> [1, remaining count of the hold], [0]
 //	break     owner, fence    -> [number of holds]
-//	close     owner           at some time until it returns the hold's session may have ended
+//	close     owner           the hold's session may have ended at any time until the return
 //
-// An acquire of unknown outcome may have been applied and be given back at any time, as a node does that finds
-// the client gone; the owner that asks again makes the hold sure.
+// An acquire of unknown outcome may have been applied, and its hold may be returned at any time, since a node does so
+// if the client has disconnected. If the same owner is granted the lock again, the hold is certain.
 func NativeLock(c Clocks) porcupine.Model {
 	m := porcupine.NondeterministicModel{
 		Init: func() []any { return []any{nativeState{}} },
@@ -382,9 +381,9 @@ const (
 // Notices checks the pushes to holders: each loss is reported, and no other. Besides the operations of [NativeLock] it
 // reads
 //
-//	lost    owner, fence, reason   a push that came
-//	untold  owner, fence           the connection stands on which the lock was acquired, the holder has learned of the
-//	                               loss by a reply, and no push came
+//	lost    owner, fence, reason   a push that was received
+//	untold  owner, fence           the connection that acquired the lock is open, the holder has learned of the loss by
+//	                               a reply, and no push came
 func Notices(b TTLBounds) Func {
 	return func(h *history.History) Result {
 		r := newResult("notices", h.Count(history.OK))
@@ -449,14 +448,14 @@ func checkLost(r *Result, key string, ops []history.Op, lost *history.Op, b TTLB
 	}
 }
 
-// Held checks what holders believe who use a client library: no two at a time, and each is told of its loss.
+// Held checks the holders that use a client library: no two at a time, and each is notified of its loss.
 //
-//	held   owner, fence   from call to return the library has said that the lock is held, and not that it is lost
-//	untold owner, fence   a hold was broken, and the library has not said so in time
+//	held   owner, fence   from call to return the library reported that the lock was held, and not that it was lost
+//	untold owner, fence   a hold was broken, and the library did not report that in time
 func Held(h *history.History) Result {
 	r := newResult("held", h.Count(history.OK))
 	for key, ops := range h.ByKey() {
-		var last *history.Op // which ends last
+		var last *history.Op // the hold that ends last
 		slices.SortStableFunc(ops, func(a, b history.Op) int { return cmp.Compare(a.Call, b.Call) })
 		for i := range ops {
 			switch o := &ops[i]; {
@@ -476,10 +475,10 @@ func Held(h *history.History) Result {
 	return *r
 }
 
-// Kept checks that a session lives as long as the connection that it is attached to, while nothing is broken.
+// Kept checks that a session does not end before the connection to which it is attached, except during faults.
 //
-//	unkept owner, fence, since   a reply says that the session is gone, on a connection that stands since then; the
-//	                             command that attached the session to the connection went out then
+//	unkept owner, fence, since   a reply says that the session has ended, on a connection that has been open since then;
+//	                             the command that attached the session was sent at that time
 func Kept(b TTLBounds) Func {
 	return func(h *history.History) Result {
 		r := newResult("kept sessions", h.Count(history.OK))

@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast/holdfast/jepsen/internal/history"
 )
 
-// part is a time in which an owner may act as a holder: from the reply that said so until the lease ends by the
-// owner's own clock, or until the owner or an operator sends what ends the hold.
+// part is a time in which an owner may act as a holder of a native lock: from the reply that confirmed the hold until
+// the lease ends by the owner's own clock, or until the owner or an operator sends a command that ends the hold.
 type part struct {
 	Belief
 	mode, permits, limit, count int64
@@ -54,7 +54,8 @@ func cut(breaks []int64, from, until int64) int64 {
 // wordsOfHolders are the operations of holders on their own holds.
 var wordsOfHolders = []string{"acquire", "extend", "check", "release", "downgrade"}
 
-// holdsOf gives the parts of one key's holders in the order they began, and reports what was lost too early.
+// holdsOf returns the parts of one key's holders in the order in which they began, and reports holds that were lost too
+// early.
 func holdsOf(r *Result, key string, ops []history.Op, c Clocks) []part {
 	var parts []part
 	last := map[int64]int{}
@@ -102,7 +103,7 @@ func holdsOf(r *Result, key string, ops []history.Op, c Clocks) []part {
 	return parts
 }
 
-// newPart is the part that an operation begins, with what the owner's last acquire asked for.
+// newPart returns the part that o begins, with the mode, the limit and the permits of the owner's last acquire a.
 func newPart(o *history.Op, until int64, a *history.Op) part {
 	p := part{Belief: Belief{o.In(InOwner), o.Return, until, o}}
 	if a != nil {
@@ -111,7 +112,7 @@ func newPart(o *history.Op, until int64, a *history.Op) part {
 	return p
 }
 
-// findTooMany looks at each moment at which a hold begins.
+// findTooMany reports each part that begins while others last that do not allow it.
 func findTooMany(r *Result, key string, parts []part) {
 	for i, b := range parts {
 		permits := b.permits
@@ -132,8 +133,8 @@ func findTooMany(r *Result, key string, parts []part) {
 	}
 }
 
-// Fences checks fencing tokens over all keys: a fence belongs to one owner; and a new hold has a larger fence
-// than any that was told before its owner asked.
+// Fences checks fencing tokens over all keys: a fence belongs to one owner, and a new hold has a larger fence than any
+// that was returned before its owner sent the request.
 func Fences(h *history.History) Result {
 	r := newResult("fences", countGrants(h))
 	type place struct {
@@ -141,8 +142,8 @@ func Fences(h *history.History) Result {
 		owner int64
 	}
 	owners := map[int64]*history.Op{}
-	open := map[place]bool{}         // the owner has asked before: the hold may be older than the question
-	floor := map[*history.Op]int64{} // the largest that was told before the question
+	open := map[place]bool{}         // owners with an earlier request, from which the hold may be
+	floor := map[*history.Op]int64{} // the largest fence that was returned before the request
 	source := map[int64]*history.Op{0: nil}
 	var largest int64
 	for _, m := range moments(h.Ops) {

@@ -8,14 +8,14 @@ import (
 	"github.com/holdfast/holdfast/jepsen/internal/history"
 )
 
-// outInLine is the output of an acquire that says when the client was told that it is in line, in nanoseconds
-// on the run's clock; 0: granted at once.
+// outInLine is the output of an acquire with the time at which the client learned that it was in the queue, in
+// nanoseconds on the run's clock, or 0 if it was granted at once.
 const outInLine = 2
 
-// InLine checks that a queue is one: a client that was told to be in line before another one asked is granted
-// first, unless it left. It reads acquires of one mode (Exclusive) with the output
+// InLine checks that a queue is first in, first out: a client that learned that it was in the queue before another one
+// sent its request is granted the lock first, unless it left. It reads acquires of one mode (Exclusive) with the output
 //
-//	[1, fence, when it was told to be in line]
+//	[1, fence, time at which the client learned that it was in the queue]
 func InLine(h *history.History) Result {
 	r := newResult("in line", countGrants(h))
 	for key, ops := range h.ByKey() {
@@ -68,7 +68,8 @@ func NoneDeserted(b TTLBounds) Func {
 	}
 }
 
-// findDeserted looks for a hold of an owner that left, and for others that held the lock before and too late.
+// findDeserted looks for a hold of an owner that left, and for another one that had a smaller fence and was released
+// too long after that.
 func findDeserted(r *Result, key string, ops []history.Op, left *history.Op, b TTLBounds, excused []history.Span) {
 	for i := range ops {
 		seen := &ops[i]

@@ -11,14 +11,14 @@ import (
 	"github.com/holdfast/holdfast/jepsen/internal/history"
 )
 
-// Queue checks queues that clients wait at, against a model: first in, first out.
+// Queue checks queues at which clients wait, against a model: first in, first out.
 //
-//	push  values             -> [the length behind them]
-//	pop   wait, 1 if it moves -> [value], or [] when the wait was over
+//	push  values             -> [the length after them]
+//	pop   wait, 1 if it moves -> [value], or [] if the wait timed out
 //	left                     -> the values, when no client pops any more
 //
-// A pop without a value saw the queue empty at the end of its wait, or later, so that a client that waits while there
-// is a value is found.
+// A pop without a value must have found the queue empty at the end of its wait or later, so a client that waits
+// although there is a value is found.
 func Queue(c Clocks) Func {
 	linear := Linear("first in, first out", queueModel, Functions{
 		Writes: []string{"push", "pop"},
@@ -39,7 +39,7 @@ func waitedInVain(o *history.Op) bool {
 	return o.F == "pop" && o.Outcome == history.OK && len(o.Output) == 0
 }
 
-// queueModel has the values as words, each followed by a blank.
+// The state of queueModel is the values as words, each followed by a blank.
 var queueModel = porcupine.Model{
 	Init: func() any { return "" },
 	Step: func(state, input, _ any) (bool, any) {
@@ -70,10 +70,9 @@ func valueWords(values []int64) string {
 	return b.String()
 }
 
-// Deliveries checks queues, and says in words what is wrong: every value is delivered once, or if the
-// outcome of a pop is unknown at most once; what failed is not there; what was moved stands in the list of
-// what is done, in the order of the queue; and no wait ends before its time. It reads the operations of
-// [Queue], and
+// Deliveries checks queues, and says in words what is wrong. Each value is delivered once, or at most once if the
+// outcome of a pop is unknown. A failed push has no effect. A value that was moved is in the list of moved ones, in the
+// order of the queue. No wait ends before its timeout. Deliveries reads the operations of [Queue], and
 //
 //	done -> the values that were moved, when no client moves any more
 func Deliveries(c Clocks) Func {
@@ -95,8 +94,8 @@ type delivered struct {
 	key        string
 	pushes     map[int64]*history.Op // by value
 	to         map[int64]*history.Op // by value: the pop that got it, or the list where it is
-	left, done *history.Op           // nil: not read
-	unknown    int                   // pops
+	left, done *history.Op           // nil if not read
+	unknown    int                   // pops of unknown outcome
 }
 
 func (d *delivered) gather(ops []history.Op, c Clocks) {
@@ -150,7 +149,7 @@ func (d *delivered) deliver(v int64, to *history.Op) {
 	d.to[v] = to
 }
 
-// findLost finds values that no client got, more than pops whose outcome is unknown.
+// findLost reports the values that no client got, if they are more than the pops of unknown outcome.
 func (d *delivered) findLost() {
 	if d.left == nil || d.done == nil {
 		return
@@ -166,7 +165,7 @@ func (d *delivered) findLost() {
 	}
 }
 
-// findMoved judges the list of what was moved.
+// findMoved judges the list of moved values.
 func (d *delivered) findMoved() {
 	if d.done == nil {
 		return
@@ -184,7 +183,7 @@ func (d *delivered) findMoved() {
 	}
 }
 
-// pushedBefore reports whether v stands before w in the queue.
+// pushedBefore reports whether v was before w in the queue.
 func pushedBefore(push *history.Op, v int64, other *history.Op, w int64) bool {
 	if push == other {
 		return slices.Index(push.Input, v) < slices.Index(push.Input, w)

@@ -118,7 +118,8 @@ func TestQueuesWrongOnPurposeAreFound(t *testing.T) {
 	})
 }
 
-// TestOnesAreJudgedAsTheSearchJudges compares small random histories, right and wrong ones.
+// TestOnesAreJudgedAsTheSearchJudges compares linearOnes with the search, for small random histories, linearizable or
+// not.
 func TestOnesAreJudgedAsTheSearchJudges(t *testing.T) {
 	verdicts := map[porcupine.CheckResult]int{}
 	for seed := range uint64(20_000) {
@@ -132,7 +133,7 @@ func TestOnesAreJudgedAsTheSearchJudges(t *testing.T) {
 	require.Greater(t, verdicts[porcupine.Illegal], 2_000)
 }
 
-// onesHistory is up to nine operations on one counter; in every second history one answer is changed.
+// onesHistory returns up to nine operations on one counter. In every second history one reply is changed.
 func onesHistory(rng *rand.Rand) []history.Op {
 	ops := make([]history.Op, 1+rng.IntN(9))
 	var sum int64
@@ -164,7 +165,7 @@ func onesHistory(rng *rand.Rand) []history.Op {
 	return ops
 }
 
-// TestManyUnknownOnesAreDecided has a history on which a search does not end.
+// TestManyUnknownOnesAreDecided shows that linearOnes decides a history on which a search does not end.
 func TestManyUnknownOnesAreDecided(t *testing.T) {
 	var ops []history.Op
 	add := func(call, end int64, outcome history.Outcome, sum ...int64) {

@@ -8,11 +8,9 @@ import (
 	"github.com/holdfast/holdfast/jepsen/internal/history"
 )
 
-// Sharing checks read-write locks: while a client believes to write, no other believes to read or write, and no client
-// is told that it has no lease while it runs. It reads acquire, extend and release of a writer as [OwnerLock], and of a
-// reader
-//
-//	share owner, ttl -> [1] or [0]   extend-shared owner, ttl -> [1] or [0]   release-shared owner -> [1] or [0]
+// Sharing checks read-write locks: while a client believes that it holds the lock to write, no other believes that it
+// holds the lock, and no client is denied its lock while its lease runs. It reads acquire, extend and release of a
+// writer as [OwnerLock] does, and of a reader
 func Sharing(c Clocks) Func {
 	return func(h *history.History) Result {
 		r := newResult("sharing", h.Count(history.OK))
@@ -31,12 +29,12 @@ type holding struct {
 	shared bool
 }
 
-// lastMilli is what a reader's lease may end early: Redisson's release of another reader takes the lock away when no
-// other lease has a whole millisecond left (by PTTL).
+// lastMilli is the time by which a reader's lease may end early: when another reader releases the lock, Redisson
+// deletes it if PTTL has no whole millisecond for any other lease.
 const lastMilli = int64(time.Millisecond)
 
-// holds gives the beliefs of one key's clients, in the order they began. An extension counts if it was answered
-// while the lease ran: Redisson's extension of a reader's lease that is over keeps no writer out.
+// holds returns the beliefs of one key's clients, in the order in which they began. An extension counts if its reply
+// came while the lease ran, since Redisson's extension of an expired lease of a reader keeps no writer out.
 func holds(r *Result, key string, ops []history.Op, c Clocks) []*holding {
 	var all []*holding
 	last := map[int64]*holding{}
@@ -78,9 +76,9 @@ func holds(r *Result, key string, ops []history.Op, c Clocks) []*holding {
 	return all
 }
 
-// findShared looks for beliefs that overlap, one of them a writer's.
+// findShared reports beliefs that overlap, if one of them is a writer's.
 func findShared(r *Result, key string, beliefs []*holding) {
-	var longest, writer *holding // of all so far, of the writers so far
+	var longest, writer *holding // with the latest end, of all and of the writers
 	for _, b := range beliefs {
 		if b.Until <= b.From {
 			continue
@@ -102,12 +100,12 @@ func findShared(r *Result, key string, beliefs []*holding) {
 	}
 }
 
-// Wakes checks that clients that wait for a lock hear of its release.
+// Wakes checks that clients that wait for a lock receive the message of its release.
 //
-//	release owner            -> [1]
-//	wait    owner, from -> [1], a message came, or [0]: none came until now
+//	release owner       -> [1]
+//	wait    owner, from -> [1] if a message came, [0] if none has come yet
 //
-// A client listens since the time from, through a connection that stands until the wait ends.
+// The client has been subscribed since the time from, on a connection that is open until the wait ends.
 func Wakes(b TTLBounds) Func {
 	return func(h *history.History) Result {
 		r := newResult("wake-ups", h.Count(history.OK))
@@ -124,7 +122,7 @@ func Wakes(b TTLBounds) Func {
 	}
 }
 
-// findAsleep looks for a release that a client did not hear of.
+// findAsleep looks for a release of which a client received no message.
 func findAsleep(r *Result, key string, ops []history.Op, wait *history.Op, late int64, excused []history.Span) {
 	if wait.Out(0) == 1 {
 		return

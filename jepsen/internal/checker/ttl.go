@@ -36,18 +36,18 @@ func TTL(b TTLBounds) Func {
 	}
 }
 
-// life is the knowledge of one key's lease at an operation that is judged.
+// life has the bounds of one key's lease at the time of an operation.
 type life struct {
-	earliest int64 // the key may not be gone before
-	latest   int64 // the key must be gone after, but for faults
+	earliest int64 // the key must exist until then
+	latest   int64 // the key must be gone from then on, except for faults
 	longest  int64 // the largest ttl asked for so far, in milliseconds
 }
 
 func checkTTL(r *Result, key string, ops []history.Op, b TTLBounds, excused []history.Span) {
 	if len(ops) == 0 || ops[0].F != "set" || ops[0].Outcome != history.OK {
-		return // the key may never have lived
+		return // the key may never have existed
 	}
-	var gone *history.Op // the first that saw the key dead
+	var gone *history.Op // the first that found the key gone
 	for i := range ops {
 		o := &ops[i]
 		if o.Outcome != history.OK || o.F == "set" {
@@ -78,7 +78,7 @@ func checkTTL(r *Result, key string, ops []history.Op, b TTLBounds, excused []hi
 	}
 }
 
-// lifeAt gathers what bears on o: the set, and every extension that may have taken effect by then.
+// lifeAt returns the bounds for o, by the set and every extension that may have taken effect by then.
 func lifeAt(ops []history.Op, o *history.Op, b TTLBounds) life {
 	set := &ops[0]
 	l := life{
@@ -97,7 +97,7 @@ func lifeAt(ops []history.Op, o *history.Op, b TTLBounds) life {
 			l.latest = math.MaxInt64 // the change may take effect at any time
 		case e.Out(0) == 0:
 		default:
-			// While the change is under way, only the former lease is certain.
+			// While the change is in flight, only the former lease is certain.
 			if e.Return < o.Call {
 				l.earliest = max(l.earliest, e.Call+b.shortest(e.In(0)))
 			}
@@ -109,9 +109,9 @@ func lifeAt(ops []history.Op, o *history.Op, b TTLBounds) life {
 	return l
 }
 
-// excuses are the times that do not count for a lease, as there may have been no leader: every
-// fault that is an excuse, with the time to settle; and when no client was answered, for whatever
-// reason. The spans do not overlap.
+// excuses returns the times that do not count for a lease, as there may have been no leader: each fault that is an
+// excuse, with the time to settle, and each time in which no client got a reply, for whatever reason. The spans do not
+// overlap.
 func excuses(h *history.History, b TTLBounds) []history.Span {
 	spans := slices.Clone(h.Silences)
 	for _, f := range h.Faults {
@@ -131,7 +131,7 @@ func excuses(h *history.History, b TTLBounds) []history.Span {
 	return apart
 }
 
-// within is how much of the spans lies between from and to.
+// within returns the part of the spans between from and to, in nanoseconds.
 func within(spans []history.Span, from, to int64) int64 {
 	var sum int64
 	for _, s := range spans {
@@ -140,12 +140,12 @@ func within(spans []history.Span, from, to int64) int64 {
 	return sum
 }
 
-// touches reports whether one of the spans has an instant of those from from to to, which may be one instant.
+// touches reports whether an instant of the spans is between from and to, inclusive.
 func touches(spans []history.Span, from, to int64) bool {
 	return slices.ContainsFunc(spans, func(s history.Span) bool { return s.Start <= to && s.Stop >= from })
 }
 
-// checkRemaining checks what PTTL said of a living key.
+// checkRemaining checks the reply of PTTL for a key that exists.
 func checkRemaining(r *Result, key string, o *history.Op, l life, b TTLBounds) {
 	said := o.Out(0)
 	if said > l.longest {

@@ -6,22 +6,22 @@ import (
 	"github.com/holdfast/holdfast/jepsen/internal/history"
 )
 
-// Owner is a user: which keys and values are its own, and how many keys it may have.
+// Owner is a user, with its own keys and values, and its quota of keys.
 type Owner struct {
 	Prefix      string // of its keys
 	First, Last int64  // of its values
-	MaxKeys     int64  // 0: as many as it likes
+	MaxKeys     int64  // 0 if there is no quota
 }
 
-// Rights checks registers of users who may touch their own keys alone: every command of another user is refused, with
-// the refusal that is meant for it; what is refused leaves nothing behind; keys have values of their owners; an owner
-// never has more keys than its quota, and is refused for no other reason.
+// Rights checks registers of users who may access only their own keys. Each command of another user is refused, for
+// lack of rights, and has no effect. Keys have only values of their owners. An owner never has more keys than its
+// quota, and is refused for no other reason.
 //
-//	trespass -> [1] when a command of another user was refused, [0] when it was not
-//	count    -> [how many keys the owner has]
-//	read     -> [value], or [] when there is none
+//	trespass -> [1] if a command of another user was refused, [0] if it was not
+//	count    -> [the number of keys of the owner]
+//	read     -> [value], or [] if there is none
 //
-// All but trespass is done by the owner.
+// The owner performs all of these except trespass.
 func Rights(owners ...Owner) Func {
 	return func(h *history.History) Result {
 		tried := h.Filter(func(o *history.Op) bool { return o.F == "trespass" })

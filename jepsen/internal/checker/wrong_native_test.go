@@ -177,7 +177,7 @@ var nativeHistories = []sample{
 		0-10   acquire l 1 1000 -> 1 7
 		20-30  break l 1 6 -> 1`, noOrder},
 
-	// In words.
+	// The direct checks.
 	{"exclusion: two owners", capacity, `
 		0-10   acquire l 1 1000 -> 1 7
 		20-30  acquire l 2 1000 -> 1 8`, "too many holders for 970ms"},

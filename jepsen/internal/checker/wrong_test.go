@@ -12,11 +12,12 @@ import (
 	"github.com/holdfast/holdfast/jepsen/internal/history"
 )
 
-// script reads a history, an operation a line:
+// script parses a history, an operation or a fault a line:
 //
 //	<call>-<return> <function> <key> <inputs…> [-> <outputs…> | fail | info] [pipe <n>]
+//	fault <start>-<stop> <name>
 //
-// with times in milliseconds. Each line is a process of its own.
+// Times are in milliseconds. Each operation has a process of its own.
 func script(t *testing.T, text string) *history.History {
 	t.Helper()
 	h := &history.History{}
@@ -75,8 +76,8 @@ var (
 
 const noOrder = "no order of its"
 
-// sample is a history that is wrong on purpose where finds is not empty, and right on purpose otherwise: those
-// are the ones that a checker with too little patience would call wrong.
+// sample is a history. If finds is not empty, the history is wrong, and the checker must report that text. Otherwise it
+// is right, although a checker that is too strict would refuse it.
 type sample struct {
 	name  string
 	check Func
@@ -429,7 +430,8 @@ func TestAvailabilityCountsSilenceAndRecovery(t *testing.T) {
 	require.Equal(t, "n2", got[0].Slowest)
 }
 
-// A node that came after a fault, or left before its end, is not waited for.
+// TestMembersThatComeAndGoDoNotRecover shows that a node that joined after a fault, or left before its end, does not
+// count for the recovery.
 func TestMembersThatComeAndGoDoNotRecover(t *testing.T) {
 	h := script(t, `
 		fault 1000-2000
@@ -469,8 +471,9 @@ func TestRecoveryCountsFromWhenAllIsMended(t *testing.T) {
 	require.Equal(t, 450*time.Millisecond, got[2].Recovery)
 }
 
-// A machine so busy that the leader steps down: no fault, but no client is answered for a second. A
-// pause in which no client asked is no excuse.
+// TestALeaseLastsLongerByTheTimeWithoutALeader shows that a key may outlive its TTL by a time in which no client got a
+// reply, even without a fault: on a busy machine the leader may step down. A time in which no client sent a request is
+// no excuse.
 func TestALeaseLastsLongerByTheTimeWithoutALeader(t *testing.T) {
 	served := script(t, `
 		0-10       set k 400 ->
