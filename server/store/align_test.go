@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast/holdfast/server/store/storetest"
 )
 
-// logs are entries of one term.
+// logs returns entries of one term.
 func logs(term, from, to uint64) []*raft.Log {
 	var list []*raft.Log
 	for i := from; i <= to; i++ {
@@ -38,8 +38,8 @@ func requireLog(t *testing.T, s *store.Store, first, last uint64) {
 	require.Equal(t, last, got)
 }
 
-// TestInstallationKeepsWhatFollows: raft empties the log after the installation of a snapshot.
-// Entries behind the snapshot's end stay.
+// TestInstallationKeepsWhatFollows: raft empties the log after it has installed a snapshot. Entries behind the
+// snapshot's end stay.
 func TestInstallationKeepsWhatFollows(t *testing.T) {
 	for _, row := range []struct {
 		name               string
@@ -64,9 +64,8 @@ func TestInstallationKeepsWhatFollows(t *testing.T) {
 	}
 }
 
-// TestTailBehindASnapshotIsDeleted: the whole log may be a tail that another leader does not have.
-// Deleting the tail is no installation, whether the log was empty at the snapshot's installation or
-// not.
+// TestTailBehindASnapshotIsDeleted: the whole log may be a tail that another leader does not have. Its deletion is not
+// taken for the installation of a snapshot, whether the log was empty when the snapshot was installed or not.
 func TestTailBehindASnapshotIsDeleted(t *testing.T) {
 	for _, before := range [][]*raft.Log{nil, logs(1, 1, 3), logs(1, 1, 10)} {
 		s, err := storetest.NewDisk().Open(store.Config{})
@@ -84,8 +83,7 @@ func TestTailBehindASnapshotIsDeleted(t *testing.T) {
 	}
 }
 
-// TestOvertakenSnapshotFails: a snapshot of the node's own fails when the leader sends a later
-// snapshot meanwhile.
+// TestOvertakenSnapshotFails: a snapshot that the node takes fails if the leader sends a later one meanwhile.
 func TestOvertakenSnapshotFails(t *testing.T) {
 	s, err := storetest.NewDisk().Open(store.Config{})
 	require.NoError(t, err)
@@ -101,8 +99,7 @@ func TestOvertakenSnapshotFails(t *testing.T) {
 	require.Len(t, list, 1)
 }
 
-// meanwhile is a snapshot store that calls a function after a snapshot is written, before any
-// caller hears of the snapshot.
+// meanwhile is a snapshot store that calls happens after a snapshot was written, before Close returns.
 type meanwhile struct {
 	raft.SnapshotStore
 	happens   func()
@@ -148,7 +145,8 @@ func TestOvertakenSnapshotIsCancelled(t *testing.T) {
 	require.Equal(t, 1, between.cancelled)
 }
 
-// TestSnapshotOvertakenAtItsEndFails: as above, and the later one is complete when the node's own is about to be.
+// TestSnapshotOvertakenAtItsEndFails: the later snapshot is completed while the node's own is being closed, which then
+// fails.
 func TestSnapshotOvertakenAtItsEndFails(t *testing.T) {
 	disk, err := storetest.NewDisk().Open(store.Config{})
 	require.NoError(t, err)
@@ -162,7 +160,7 @@ func TestSnapshotOvertakenAtItsEndFails(t *testing.T) {
 	list, err := s.Snapshots.List()
 	require.NoError(t, err)
 	require.Equal(t, uint64(10), list[0].Index)
-	snapshotAt(t, s, 2, 10) // the same again is none that comes late
+	snapshotAt(t, s, 2, 10) // another one at the same index is not late
 }
 
 func TestOtherDeletionsPass(t *testing.T) {
@@ -185,8 +183,8 @@ func TestSnapshotOlderThanTheNewestIsRefused(t *testing.T) {
 	snapshotAt(t, s, 2, 10)
 }
 
-// TestInterruptedInstallationIsFinished: the process died after the snapshot was
-// durable, and before the log was emptied.
+// TestInterruptedInstallationIsFinished: the process died after the snapshot was durable, and before the log was
+// emptied. The next Open empties a log that does not continue the snapshot.
 func TestInterruptedInstallationIsFinished(t *testing.T) {
 	for _, row := range []struct {
 		name               string
@@ -214,7 +212,7 @@ func TestInterruptedInstallationIsFinished(t *testing.T) {
 	}
 }
 
-// unreadable is a log, or snapshots, of which a call fails.
+// unreadable is a log and a snapshot store, one call of which fails.
 type unreadable struct {
 	*raft.InmemStore
 	raft.SnapshotStore
@@ -243,7 +241,8 @@ func (u unreadable) List() ([]*raft.SnapshotMeta, error) {
 	return []*raft.SnapshotMeta{{Index: 5, Term: term}}, u.of("list")
 }
 
-// TestSnapshotBesideUnreadableOnes is not begun: a later one may be there.
+// TestSnapshotBesideUnreadableOnes: a snapshot is not begun if the others cannot be listed, since a later one may
+// exist.
 func TestSnapshotBesideUnreadableOnes(t *testing.T) {
 	u := &unreadable{SnapshotStore: raft.NewDiscardSnapshotStore()}
 	s, err := store.New(store.Parts{Log: u, Snapshots: u}, store.Hooks{})
@@ -253,7 +252,7 @@ func TestSnapshotBesideUnreadableOnes(t *testing.T) {
 	require.ErrorIs(t, err, syscall.EIO)
 }
 
-// TestUnreadableStores: a store whose log and snapshots cannot be compared is not used.
+// TestUnreadableStores: New fails if the log and the snapshots cannot be compared.
 func TestUnreadableStores(t *testing.T) {
 	for _, call := range []string{"first", "last", "get", "delete", "list", ""} {
 		u := unreadable{fails: call}

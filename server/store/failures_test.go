@@ -22,8 +22,9 @@ import (
 	"github.com/holdfast/holdfast/server/store/wal"
 )
 
-// faulty is the machine's file system, of which the nth call fails. What cannot be closed is closed. Calls on the log's
-// files do not count: a goroutine of the log makes some of them, and package wal fails each of them.
+// faulty is the machine's file system, and its nth call fails. A close that fails closes the file all the same. Calls
+// on the log's files do not count: a goroutine of the log makes some of them, and the tests of package wal have each of
+// them fail.
 type faulty struct {
 	vfs.OS
 	mu     sync.Mutex // guards all below
@@ -32,7 +33,7 @@ type faulty struct {
 	opened int
 }
 
-var moment = regexp.MustCompile(`-\d{12,}`) // of a snapshot
+var moment = regexp.MustCompile(`-\d{12,}`) // the time in the name of a snapshot
 
 func (f *faulty) meet(call, name string) error {
 	in := filepath.Dir(name)
@@ -158,7 +159,7 @@ func (f faultyFile) Close() error {
 	return errors.Join(f.of.meet("close", f.Name()), f.File.Close())
 }
 
-// faultyCloser is a lock.
+// faultyCloser is a lock whose Close counts.
 type faultyCloser struct {
 	io.Closer
 	of *faulty
@@ -169,7 +170,7 @@ func (c faultyCloser) Close() error {
 	return errors.Join(c.of.meet("free", "lock"), c.Closer.Close())
 }
 
-// faultyStable is a store of terms and votes of which the calls count.
+// faultyStable is a store of terms and votes whose calls count.
 type faultyStable struct {
 	StableStore
 	of *faulty
@@ -208,14 +209,14 @@ func (s faultyStable) Close() error {
 	return errors.Join(s.of.meet("free", "stable store"), s.StableStore.Close())
 }
 
-// small is the machine's device with small segments, which take little time to make and to copy.
+// small is the machine's device with small segments, which are quick to make and to copy.
 func small() Device {
 	d := system()
 	d.SegmentSize = 64 << 10
 	return d
 }
 
-// device is a device of such a file system.
+// device returns a device on this file system.
 func (f *faulty) device() Device {
 	d := small()
 	d.FS = f
@@ -242,7 +243,7 @@ func (f *faulty) device() Device {
 	return d
 }
 
-// with opens a folder, does something, and closes the folder.
+// with opens a folder, calls do, and closes the folder.
 func with(d Device, c Config, do func(s *Store) error) error {
 	s, err := OpenOn(d, c)
 	if err != nil {
@@ -251,10 +252,10 @@ func with(d Device, c Config, do func(s *Store) error) error {
 	return errors.Join(do(s), s.Close())
 }
 
-// snapshotOf takes a snapshot of so many bytes.
+// snapshotOf takes a snapshot of size bytes.
 func snapshotOf(s *Store, index uint64, size int) error { return snapshotWith(s, index, size, "n1") }
 
-// snapshotWith has a member of that name.
+// snapshotWith takes a snapshot whose member has that name.
 func snapshotWith(s *Store, index uint64, size int, name raft.ServerID) error {
 	sink, err := s.Snapshots.Create(1, index, 1, raft.Configuration{Servers: []raft.Server{{ID: name}}}, 1, nil)
 	if err != nil {
@@ -268,7 +269,7 @@ func snapshotWith(s *Store, index uint64, size int, name raft.ServerID) error {
 
 func unused(t *testing.T, c Config) { require.NoError(t, mustOpenOn(t, small(), c).Close()) }
 
-// joined is a member that has a log that begins behind the older of two snapshots.
+// joined makes the folder of a member, whose log begins behind the older of two snapshots.
 func joined(t *testing.T, c Config) {
 	s := mustOpenOn(t, small(), c)
 	require.NoError(t, s.SetIdentity(func(id *Identity) { id.ClusterID = "c1" }))
@@ -286,7 +287,7 @@ func restores(d Device, c Config) error {
 	return err
 }
 
-// shows is what a process finds.
+// shows returns what a process finds.
 func shows(t *testing.T, c Config) string {
 	s, err := OpenOn(small(), c)
 	require.NoError(t, err)
@@ -302,20 +303,20 @@ func shows(t *testing.T, c Config) string {
 	return fmt.Sprintf("entries %d to %d, snapshot %d, cluster %s", first, last, newest, s.Identity().ClusterID)
 }
 
-// common are the calls of each life whose failures are overlooked: a descriptor in reserve is for later, and who has
-// read a file to its end needs no more of it.
+// common has the calls of each life whose failures have no effect: a reserved descriptor is for later, and a file that
+// was read to its end is not needed any more.
 var common = map[string]int{
 	"open identity.json": 4, "close identity.json": 4, "close stable.db": 1,
 }
 
-// old are those of a process that finds an identity, and takes a snapshot.
+// old has the further ones of a process that finds an identity, and takes a snapshot.
 var old = map[string]int{"close identity.json": 1, "list snapshots": 1}
 
-// lives are what a process does in a folder.
+// lives has what a process does in a folder, by name.
 var lives = map[string]struct {
 	before     func(t *testing.T, c Config)
 	do         func(d Device, c Config) error
-	shows      string         // afterwards
+	shows      string         // what the next process finds
 	overlooked map[string]int // beside common
 }{
 	"a new folder": {
@@ -327,7 +328,7 @@ var lives = map[string]struct {
 			s := mustOpenOn(t, small(), c)
 			require.NoError(t, s.Log.StoreLogs(entries(1, 30)))
 			require.NoError(t, errors.Join(snapshotOf(s, 5, 1), snapshotOf(s, 10, 1)))
-			require.NoError(t, s.Stable.SetUint64([]byte(keySnapshot), 5)) // a crash came before the later one was noted
+			require.NoError(t, s.Stable.SetUint64([]byte(keySnapshot), 5)) // a crash came before the later one was recorded
 			require.NoError(t, s.Close())
 			left := filepath.Join(c.DataDir, snapshotName, "1-15-9.snap.tmp")
 			require.NoError(t, os.WriteFile(left, []byte("half"), 0o600))
@@ -348,7 +349,7 @@ var lives = map[string]struct {
 				if err := r.Close(); err != nil {
 					return err
 				}
-				if list[0].Index != 20 { // else it was taken before
+				if list[0].Index != 20 { // otherwise it was taken before
 					sink, err := s.Snapshots.Create(1, 19, 1, raft.Configuration{}, 1, nil)
 					if err != nil {
 						return err
@@ -361,7 +362,7 @@ var lives = map[string]struct {
 			})
 		},
 		shows: "entries 16 to 30, snapshot 20, cluster c1",
-		overlooked: map[string]int{ // the newest snapshot alone is needed, and its end is read twice
+		overlooked: map[string]int{ // only the newest snapshot is needed, and its end is read twice
 			"open 1-10.snap": 1, "measure 1-10.snap": 1, "read 1-10.snap": 6, "close 1-10.snap": 1,
 			"open 1-5.snap": 1, "measure 1-5.snap": 1, "read 1-5.snap": 5, "close 1-5.snap": 1,
 			"close 1-19.snap.tmp": 1, "remove 1-19.snap.tmp": 1, "close identity.json": 1,
@@ -433,8 +434,8 @@ var lives = map[string]struct {
 	},
 }
 
-// requireTold: one call of a process fails, to the disk, or to the store of terms and votes. Then the process is told,
-// unless nothing comes of it; nothing is left open; and the next process can go on.
+// requireTold has each call of a process to the disk, or to the store of terms and votes, fail once. The process must
+// get the error, unless the failure has no effect. Nothing stays open, and the next process can continue.
 func requireTold(t *testing.T, names ...string) {
 	for _, name := range names {
 		life := lives[name]
@@ -485,9 +486,9 @@ func TestNoFailureOfAMemberIsOverlooked(t *testing.T)   { requireTold(t, "a memb
 func TestNoFailureOfARecoveryIsOverlooked(t *testing.T) { requireTold(t, "recovered") }
 func TestNoFailureOfAMendingIsOverlooked(t *testing.T)  { requireTold(t, "mended") }
 
-// TestNoFailureOfALargeSnapshotIsOverlooked: nor does one leave anything open, or anything that looks complete.
+// TestNoFailureOfALargeSnapshotIsOverlooked: a failed call leaves nothing open, and no snapshot that looks complete.
 func TestNoFailureOfALargeSnapshotIsOverlooked(t *testing.T) {
-	name := raft.ServerID(strings.Repeat("n", snapshotMaxMeta/2)) // more than a buffer has room for
+	name := raft.ServerID(strings.Repeat("n", snapshotMaxMeta/2)) // larger than a buffer
 	told := 0
 	for n, reached := 1, true; reached; n++ {
 		f, dir := &faulty{n: n}, memoryDir(t)
@@ -508,7 +509,7 @@ func TestNoFailureOfALargeSnapshotIsOverlooked(t *testing.T) {
 	require.Greater(t, told, 8)
 }
 
-// TestAlarmOfACallThatEnded: an alarm that began to ring when the call came back is none.
+// TestAlarmOfACallThatEnded: an alarm that fires just when its call has returned has no effect.
 func TestAlarmOfACallThatEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGuard(Hooks{OnStall: func(op Op, elapsed time.Duration) { t.Errorf("%s stalled for %v", op, elapsed) }})
@@ -529,8 +530,8 @@ type narrow struct {
 
 func (n *narrow) Space(string) (free, total uint64) { return n.free, n.total }
 
-// TestSnapshotsLeaveRoomToTheLog: one that would take the last room fails and gives back its own, since an append that
-// fails ends the node.
+// TestSnapshotsLeaveRoomToTheLog: a snapshot that would use the last free bytes fails, and frees its own, since an
+// append that fails ends the node.
 func TestSnapshotsLeaveRoomToTheLog(t *testing.T) {
 	for _, test := range []struct {
 		free, total uint64
@@ -539,7 +540,7 @@ func TestSnapshotsLeaveRoomToTheLog(t *testing.T) {
 	}{
 		{snapshotLeaves, 1 << 40, 2 * snapshotSync, true},
 		{snapshotLeaves - 1, 1 << 40, 2 * snapshotSync, false},
-		{0, 1 << 40, snapshotSync / 2, true}, // what little it needs may be there
+		{0, 1 << 40, snapshotSync / 2, true}, // a snapshot that is small enough is not checked
 		{1 << 20, snapshotShare << 20, 2 * snapshotSync, true},
 		{0, 0, 2 * snapshotSync, true}, // unknown
 	} {
@@ -559,7 +560,7 @@ func TestSnapshotsLeaveRoomToTheLog(t *testing.T) {
 	}
 }
 
-// TestSpaceIsToldOf: each second, and with the log's segments.
+// TestSpaceIsToldOf: OnSpace is called each second, and each time that a segment's bytes were appended to the log.
 func TestSpaceIsToldOf(t *testing.T) {
 	told := make(chan [2]uint64, 100)
 	s, err := Open(Config{DataDir: memoryDir(t), Name: "n1", Hooks: Hooks{OnSpace: func(free, total uint64) {

@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast/holdfast/server/store"
 )
 
-// freezeEnv makes this test's program the one that is frozen.
+// freezeEnv marks the process that is frozen.
 const freezeEnv = "HOLDFAST_TEST_FREEZE"
 
 const (
@@ -26,8 +26,8 @@ const (
 	freezeFor   = 2 * freezeLimit
 )
 
-// The partition tests found this: SIGSTOP in the middle of an fsync, for longer
-// than the limit, and the node ended itself when it went on.
+// TestWatchdogDoesNotCountTheTimeInWhichTheProcessIsFrozen: a process is stopped by SIGSTOP in the middle of an append,
+// for longer than the limit. When it continues, the append does not count as stalled, so the node does not end.
 func TestWatchdogDoesNotCountTheTimeInWhichTheProcessIsFrozen(t *testing.T) {
 	protocoltest.SkipShort(t, "a process")
 	if os.Getenv(freezeEnv) != "" {
@@ -50,8 +50,7 @@ func TestWatchdogDoesNotCountTheTimeInWhichTheProcessIsFrozen(t *testing.T) {
 	require.Equal(t, "appended", lines.Text())
 }
 
-// appendSlowly makes one append that is not over when the process goes on, and
-// takes half of the limit then.
+// appendSlowly makes one append that has not ended when the process continues, and then takes half of the limit.
 func appendSlowly(t *testing.T) {
 	faults := store.NewFaults()
 	s := open(t, store.Hooks{
@@ -62,7 +61,7 @@ func appendSlowly(t *testing.T) {
 		Faults: faults,
 	})
 	faults.Inject(store.Fault{Op: store.OpStoreLogs, Delay: freezeFor + freezeLimit/2})
-	// By then the append is surely under way.
+	// By then the append has begun.
 	time.AfterFunc(freezeLimit/4, func() { fmt.Println("appending") })
 	require.NoError(t, s.Log.StoreLog(&raft.Log{Index: 2, Term: 1}))
 	fmt.Println("appended")

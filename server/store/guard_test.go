@@ -27,7 +27,7 @@ func open(t *testing.T, h store.Hooks) *store.Store {
 	return s
 }
 
-// report is what a hook was told.
+// report is the arguments of a hook's call.
 type report struct {
 	op      store.Op
 	elapsed time.Duration
@@ -62,8 +62,8 @@ func TestWatchdogReportsACallThatHangs(t *testing.T) {
 	})
 }
 
-// TestHanging: how long a command has waited for the disk is known before the call comes back, and what an append
-// took is told when it does.
+// TestHanging: Hanging returns how long a call has waited for the disk, before the call returns. OnSync gets the
+// duration of an append after it has returned.
 func TestHanging(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		faults := store.NewFaults()
@@ -175,7 +175,8 @@ func TestLateFaultHasItsEffect(t *testing.T) {
 	require.NoError(t, s.Log.GetLog(2, &log), "the entry was written before the error")
 }
 
-// TestFirstErrorWins: of several faults the first to be injected, and of a late fault and the call the call.
+// TestFirstErrorWins: of several faults, the first that was injected fails the call. If a call fails by itself, its
+// error is returned, and not that of a late fault.
 func TestFirstErrorWins(t *testing.T) {
 	faults := store.NewFaults()
 	s := open(t, store.Hooks{Faults: faults})
@@ -201,7 +202,7 @@ func TestStallsThatNobodyAsksFor(t *testing.T) {
 	})
 }
 
-// TestGuardWatchesEveryCall: whichever call hangs is reported, and by its name.
+// TestGuardWatchesEveryCall: any call that hangs is reported by its name.
 func TestGuardWatchesEveryCall(t *testing.T) {
 	create := func(s *store.Store) raft.SnapshotSink {
 		sink, err := s.Snapshots.Create(1, 3, 1, raft.Configuration{}, 1, nil)
@@ -210,7 +211,7 @@ func TestGuardWatchesEveryCall(t *testing.T) {
 	}
 	for _, c := range []struct {
 		op   store.Op
-		call func(s *store.Store) func() // prepares, and returns what hangs
+		call func(s *store.Store) func() // prepares, and returns the call
 	}{
 		{store.OpStoreLogs, func(s *store.Store) func() { return func() { _ = s.Log.StoreLog(&raft.Log{Index: 2}) } }},
 		{store.OpStoreLogs, func(s *store.Store) func() {
@@ -260,7 +261,7 @@ func TestGuardPassesOnThatTheLogIsMonotonic(t *testing.T) {
 	}
 }
 
-// gapped is a log that says that it may have gaps.
+// gapped is a log that may have gaps.
 type gapped struct{ raft.LogStore }
 
 func (gapped) IsMonotonic() bool { return false }

@@ -23,7 +23,8 @@ import (
 	"github.com/holdfast/holdfast/server/store/internal/vfs"
 )
 
-// TestNodeIDIsMintedWithTheFolder: an emptied folder is another node, whatever its name.
+// TestNodeIDIsMintedWithTheFolder: an ID is minted with its folder. An emptied folder gets another ID, even under the
+// same name.
 func TestNodeIDIsMintedWithTheFolder(t *testing.T) {
 	c := config(memoryDir(t))
 	s := mustOpen(t, c)
@@ -39,7 +40,7 @@ func TestNodeIDIsMintedWithTheFolder(t *testing.T) {
 	require.NotEqual(t, first.ID, mustOpen(t, c).Identity().ID)
 }
 
-// TestIdentityChanges are there after each Open.
+// TestIdentityChanges: a change of the identity is there after each Open.
 func TestIdentityChanges(t *testing.T) {
 	c := config(memoryDir(t))
 	s := mustOpen(t, c)
@@ -60,8 +61,8 @@ func TestIdentityChanges(t *testing.T) {
 	require.ErrorContains(t, err, want.ID)
 }
 
-// TestUnusedFolderMayBecomeAnotherNodes: a mistyped name at the first start costs nothing. A folder that a cluster may
-// have heard of stays.
+// TestUnusedFolderMayBecomeAnotherNodes: a folder that no cluster can know may be opened under another name, so that a
+// mistyped name at the first start does no harm. Another folder is refused.
 func TestUnusedFolderMayBecomeAnotherNodes(t *testing.T) {
 	c := config(memoryDir(t))
 	s := mustOpen(t, c)
@@ -75,7 +76,7 @@ func TestUnusedFolderMayBecomeAnotherNodes(t *testing.T) {
 	requireRefused(t, c, `belongs to node "n2", this node is "n3"`)
 }
 
-// TestRestoredFolderIsInUse before it belongs to a cluster: it has a state.
+// TestRestoredFolderIsInUse: a restored folder is in use even before it belongs to a cluster, since it has a state.
 func TestRestoredFolderIsInUse(t *testing.T) {
 	c := config(memoryDir(t))
 	made := Identity{Name: "n1", ID: "n1@5", Restored: true, Seed: "s"}
@@ -88,7 +89,7 @@ func TestRestoredFolderIsInUse(t *testing.T) {
 	requireRefused(t, c, `belongs to node "n1", this node is "n2"`)
 }
 
-// TestOpenForRecovery takes the folders of members alone, and leaves the others as they are.
+// TestOpenForRecovery: only the folders of members are opened. Other folders are not changed.
 func TestOpenForRecovery(t *testing.T) {
 	c := config(memoryDir(t))
 	_, err := OpenForRecovery(c.DataDir)
@@ -129,12 +130,12 @@ func TestOpenForRecovery(t *testing.T) {
 	requireFilled(t, mustOpen(t, c))
 }
 
-// unlisted is snapshots that cannot be listed.
+// unlisted is a store whose snapshots cannot be listed.
 type unlisted struct{ raft.SnapshotStore }
 
 func (unlisted) List() ([]*raft.SnapshotMeta, error) { return nil, syscall.EIO }
 
-// TestRecovery: once begun, a recovery can only be brought to its end, and leaves nothing of the former cluster in the
+// TestRecovery: a recovery that has begun can only be completed. It leaves nothing of the former cluster in the
 // identity.
 func TestRecovery(t *testing.T) {
 	c := config(memoryDir(t))
@@ -210,7 +211,7 @@ func TestMake(t *testing.T) {
 		require.ErrorContains(t, Make(other, Identity{Name: "n1"}, nil), fmt.Sprintf("is not empty, %s is there", name))
 		require.NoError(t, os.Remove(path))
 	}
-	other.DataDir += "3" // the root of a file system
+	other.DataDir += "3" // like the root of a file system
 	require.NoError(t, os.MkdirAll(filepath.Join(other.DataDir, "lost+found"), 0o700))
 	require.NoError(t, Make(other, Identity{Name: "n1"}, func(*Store) error { return nil }))
 	s := mustOpen(t, c)
@@ -219,8 +220,8 @@ func TestMake(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// TestFailedIdentityIsTheLast: after a failed write it is not known which identity is on the disk, also when the disk
-// works again.
+// TestFailedIdentityIsTheLast: after a failed write all changes of the identity fail, even if the disk works again,
+// since it is unknown which identity is on the disk.
 func TestFailedIdentityIsTheLast(t *testing.T) {
 	disk := memdisk.New(7)
 	o := &owner{fs: disk.Boot(), dir: ".", id: identity{Format: identityFormat, Identity: Identity{Name: "n1", ID: "n1"}}}
@@ -234,7 +235,7 @@ func TestFailedIdentityIsTheLast(t *testing.T) {
 	require.False(t, o.id.Joins)
 }
 
-// beside makes calls at the same time, each of them some times.
+// beside makes the calls concurrently, each of them several times.
 func beside(calls ...func(i uint64)) {
 	var all sync.WaitGroup
 	for _, call := range calls {
@@ -247,8 +248,8 @@ func beside(calls ...func(i uint64)) {
 	all.Wait()
 }
 
-// TestCallsBesideEachOther: raft, the node and its hooks call at the same time, on a disk that works and on one that
-// does not.
+// TestCallsBesideEachOther: raft, the node and its hooks call the store concurrently, on a disk that works and on one
+// that does not.
 func TestCallsBesideEachOther(t *testing.T) {
 	c := config(memoryDir(t))
 	c.Hooks.Faults = NewFaults()
@@ -282,7 +283,7 @@ func TestCallsBesideEachOther(t *testing.T) {
 	)
 }
 
-// TestBareStoresBesideEachOther: nothing orders these calls but the stores' own locks. The race detector judges.
+// TestBareStoresBesideEachOther: only the stores' own locks order these calls. The race detector finds missing ones.
 func TestBareStoresBesideEachOther(t *testing.T) {
 	s, _, err := openSnapshots(vfs.OS{}, memoryDir(t), slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
@@ -295,7 +296,7 @@ func TestBareStoresBesideEachOther(t *testing.T) {
 	)
 }
 
-// TestEndsReachedAtOnce: of two ends that are reached at the same instant the further one stays.
+// TestEndsReachedAtOnce: if two snapshots are completed at the same time, the higher index is recorded.
 func TestEndsReachedAtOnce(t *testing.T) {
 	rounds := make([]completed, 50_000)
 	var ready atomic.Int64
@@ -309,7 +310,7 @@ func TestEndsReachedAtOnce(t *testing.T) {
 						runtime.Gosched()
 					}
 				}
-				for range uint64(i) % (97 + end) { // who comes last sees it first
+				for range uint64(i) % (97 + end) { // varies which of the two is first
 				}
 				rounds[i].reach(end + 1)
 			}
@@ -321,7 +322,7 @@ func TestEndsReachedAtOnce(t *testing.T) {
 	}
 }
 
-// TestUnreadableLogIsNotBelieved: a log whose bounds cannot be read is not an empty one.
+// TestUnreadableLogIsNotBelieved: a log whose bounds cannot be read does not count as empty.
 func TestUnreadableLogIsNotBelieved(t *testing.T) {
 	for _, fails := range []string{"first", "last"} {
 		s := mustOpen(t, config(memoryDir(t)))
@@ -332,7 +333,7 @@ func TestUnreadableLogIsNotBelieved(t *testing.T) {
 	}
 }
 
-// unbounded is a log of which a bound cannot be read.
+// unbounded is a log of which one bound cannot be read.
 type unbounded struct {
 	logStore
 	fails string
@@ -348,7 +349,8 @@ func (u unbounded) of(bound string) (uint64, error) {
 func (u unbounded) FirstIndex() (uint64, error) { return u.of("first") }
 func (u unbounded) LastIndex() (uint64, error)  { return u.of("last") }
 
-// TestLineage: a start that was not proved is remembered until one is, and others are forgotten.
+// TestLineage: a start without a proof stays in the lineage until a later start is proved. Then all earlier ones are
+// removed.
 func TestLineage(t *testing.T) {
 	c := config(memoryDir(t))
 	var all []uint64
@@ -372,7 +374,8 @@ func TestLineage(t *testing.T) {
 	require.NoError(t, open(2).Close())
 }
 
-// TestRandomOfAStart: a start is told from another one of a copied folder by a number that the device draws.
+// TestRandomOfAStart: the random number of a start, which the device draws, distinguishes it from a start of a copied
+// folder.
 func TestRandomOfAStart(t *testing.T) {
 	d := system()
 	d.Random = func() uint32 { return 12345 }
@@ -383,7 +386,7 @@ func TestRandomOfAStart(t *testing.T) {
 	require.NotEqual(t, [3]uint32{}, [3]uint32{randomNumber(), randomNumber(), randomNumber()})
 }
 
-// TestQuarantineOfAnotherCluster: the mark speaks of the members of one cluster.
+// TestQuarantineOfAnotherCluster: a quarantine is for the cluster that it names, and for no other.
 func TestQuarantineOfAnotherCluster(t *testing.T) {
 	id := Identity{Name: "n1", ClusterID: "c1"}
 	require.False(t, id.InQuarantine())

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestFolderInUseIsLeftClosed: who finds it locked keeps no descriptor.
+// TestFolderInUseIsLeftClosed: an Open that finds the folder locked keeps no descriptor.
 func TestFolderInUseIsLeftClosed(t *testing.T) {
 	c := config(memoryDir(t))
 	mustOpen(t, c)
@@ -31,10 +31,10 @@ func TestFolderInUseIsLeftClosed(t *testing.T) {
 	require.Equal(t, 1, held)
 }
 
-// limitEnv makes this test's program the one that has no descriptors left.
+// limitEnv marks the process that has no free descriptors.
 const limitEnv = "HOLDFAST_TEST_NOFILE"
 
-// TestAppendsWithoutFreeDescriptors: others have taken all that the process may have.
+// TestAppendsWithoutFreeDescriptors: the log appends several segments while the process has no free descriptor.
 func TestAppendsWithoutFreeDescriptors(t *testing.T) {
 	dir := os.Getenv(limitEnv)
 	if dir == "" {
@@ -54,7 +54,7 @@ func TestAppendsWithoutFreeDescriptors(t *testing.T) {
 			require.NoError(t, s.Log.StoreLog(&raft.Log{Index: i, Term: 1, Data: make([]byte, 3<<20)}))
 		}
 	}
-	store(1, 6) // into a second segment: not before the next is ready, which takes the place of the first in a moment
+	store(1, 6) // into a second segment, which was prepared while there were descriptors
 	var taken []*os.File
 	for {
 		f, err := os.Open("/dev/null")

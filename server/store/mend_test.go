@@ -18,14 +18,14 @@ import (
 	"github.com/holdfast/holdfast/server/store/internal/vfs"
 )
 
-// mending is the configuration of a node that others may help.
+// mending returns the configuration of a node whose missing snapshot may be replaced by another member's state.
 func mending(dir string) Config {
 	c := config(dir)
 	c.Mends = true
 	return c
 }
 
-// aMember makes the folder of a member with entries first to last of term 2 and snapshots of 10 and 20.
+// aMember makes the folder of a member with the entries first to last of term 2, and snapshots at 10 and 20.
 func aMember(t *testing.T, first, last uint64) (dir string) {
 	t.Helper()
 	dir = memoryDir(t)
@@ -59,7 +59,7 @@ func takeAt(t *testing.T, s raft.SnapshotStore, index, term uint64) {
 	require.NoError(t, sink.Close())
 }
 
-// ending are the files of the snapshot that ends at an index.
+// ending returns the files of the snapshot at an index.
 func ending(t *testing.T, dir, index string) []string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, snapshotName, "*-"+index+"-*"))
@@ -75,7 +75,7 @@ func damage(t *testing.T, path string) {
 	require.NoError(t, os.WriteFile(path, b, 0o600))
 }
 
-// state is of another member, up to index.
+// state returns the state of another member, up to index.
 func state(index, term uint64) (Snapshot, io.Reader) {
 	const text = "another's state"
 	return Snapshot{
@@ -84,12 +84,12 @@ func state(index, term uint64) (Snapshot, io.Reader) {
 	}, strings.NewReader(text)
 }
 
-// TestMend: which states stand for a damaged newest snapshot, and what stays of the log.
+// TestMend: which states replace a damaged newest snapshot, and which entries stay in the log.
 func TestMend(t *testing.T) {
 	for _, row := range []struct {
 		name        string
 		first, last uint64
-		from        uint64 // what is needed
+		from        uint64 // the least index of a state
 		index, term uint64 // of the state
 		left, end   uint64 // of the log; 0: it is emptied
 		raised      uint64 // raft's term afterwards; 0: as before
@@ -159,7 +159,7 @@ func number(t *testing.T, s *Store, key string) uint64 {
 	return n
 }
 
-// TestMendFails: a state that is not whole, or makes no sense, changes nothing but the number of attempts.
+// TestMendFails: a state that is truncated or invalid changes nothing, and the snapshot stays missing.
 func TestMendFails(t *testing.T) {
 	dir := aMember(t, 16, 30)
 	damage(t, ending(t, dir, "20")[0])
@@ -203,7 +203,8 @@ func TestMendFails(t *testing.T) {
 	require.NoError(t, s.Mend(state(41, 9)))
 }
 
-// TestVanishedSnapshotIsMended: an operator, or a check of the file system, may have deleted the damaged file.
+// TestVanishedSnapshotIsMended: a snapshot is also replaced if an operator, or a check of the file system, has deleted
+// the damaged file.
 func TestVanishedSnapshotIsMended(t *testing.T) {
 	for _, end := range []uint64{30, 20} {
 		dir := aMember(t, 16+5*(30-end)/10, end)
@@ -215,7 +216,7 @@ func TestVanishedSnapshotIsMended(t *testing.T) {
 	}
 }
 
-// TestNotMended: what is no damage, or not to be had from others.
+// TestNotMended: a snapshot is not replaced if it is not damaged, or if no other member can have its state.
 func TestNotMended(t *testing.T) {
 	otherFormat := func(t *testing.T, path string) {
 		b, err := os.ReadFile(path)
@@ -261,7 +262,7 @@ func TestNotMended(t *testing.T) {
 	}
 }
 
-// TestOlderSnapshotServes: nothing is missing while an older snapshot and the log have it all.
+// TestOlderSnapshotServes: no snapshot is missing while an older one and the log have all entries.
 func TestOlderSnapshotServes(t *testing.T) {
 	dir := aMember(t, 11, 30)
 	path := ending(t, dir, "20")[0]
@@ -275,7 +276,8 @@ func TestOlderSnapshotServes(t *testing.T) {
 	require.Equal(t, uint64(10), list[0].Index)
 }
 
-// TestNothingIsDeletedWhereAStateIsMissing, before somebody has decided what becomes of the folder.
+// TestNothingIsDeletedWhereAStateIsMissing: while a snapshot is missing, the log is not emptied, since it is not
+// decided yet what happens to the folder.
 func TestNothingIsDeletedWhereAStateIsMissing(t *testing.T) {
 	for _, missing := range []*Missing{nil, {}} {
 		log, snapshots := raft.NewInmemStore(), raft.NewInmemSnapshotStore()
@@ -291,7 +293,8 @@ func TestNothingIsDeletedWhereAStateIsMissing(t *testing.T) {
 	}
 }
 
-// TestSpool keeps a state in a file until it is closed. What a killed process leaves, or what is not whole, goes.
+// TestSpool: Spool keeps a state in a file until it is closed. A file that a killed process has left, or that is not
+// whole, is removed.
 func TestSpool(t *testing.T) {
 	dir := memoryDir(t)
 	spools := func() []string {

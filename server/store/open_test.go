@@ -23,8 +23,8 @@ import (
 	"github.com/holdfast/holdfast/server/store/internal/vfs"
 )
 
-// memoryDir is a folder on a disk in memory where there is one: these tests are about bytes
-// and their order, not about a disk's speed.
+// memoryDir returns a folder in memory, if there is one: these tests are about bytes and their order, and not about the
+// speed of a disk.
 func memoryDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "holdfast-test-")
@@ -58,7 +58,7 @@ func entries(from, to uint64) []*raft.Log {
 	return logs
 }
 
-// requireEntries finds exactly those, with their data.
+// requireEntries requires exactly the entries first to last, with their data.
 func requireEntries(t testing.TB, s raft.LogStore, first, last uint64) {
 	t.Helper()
 	got, err := s.FirstIndex()
@@ -87,7 +87,7 @@ func takeSnapshot(t testing.TB, s raft.SnapshotStore, index uint64, state string
 	require.ErrorIs(t, err, os.ErrClosed)
 }
 
-// fill gives s a log, a vote and snapshots.
+// fill gives s a log, a term, a vote and snapshots.
 func fill(t testing.TB, s *Store) {
 	t.Helper()
 	require.NoError(t, s.Stable.SetUint64([]byte("CurrentTerm"), 7))
@@ -99,7 +99,7 @@ func fill(t testing.TB, s *Store) {
 	require.NoError(t, s.Log.StoreLogs(entries(31, 40)))
 }
 
-// requireFilled finds what fill stored.
+// requireFilled requires what fill has stored.
 func requireFilled(t testing.TB, s *Store) {
 	t.Helper()
 	requireEntries(t, s.Log, 16, 40)
@@ -147,7 +147,8 @@ func TestOpenAgainFindsEverything(t *testing.T) {
 	require.Equal(t, os.FileMode(0o700), info.Mode().Perm(), "others need not read locks and tokens")
 }
 
-// TestOpenAfterKill copies the folder while it is in use, as a killed process leaves it.
+// TestOpenAfterKill: a copy of a folder that is in use, as a killed process leaves it, has everything when it is
+// opened.
 func TestOpenAfterKill(t *testing.T) {
 	dir, image := memoryDir(t), memoryDir(t)
 	s := mustOpen(t, config(dir))
@@ -167,7 +168,7 @@ func TestFolderIsForOneProcess(t *testing.T) {
 	mustOpen(t, config(dir))
 }
 
-// requireRefused opens, and finds one line with all of want. Nothing stays locked or half open.
+// requireRefused requires that Open fails with one line that has all of want, and leaves nothing locked or open.
 func requireRefused(t *testing.T, c Config, want ...string) {
 	t.Helper()
 	for range 2 { // the second would say "in use" if the first had kept the lock
@@ -226,7 +227,8 @@ func TestIdentityIsChecked(t *testing.T) {
 	requireFilled(t, mustOpen(t, config(dir)))
 }
 
-// TestLostPiecesAreNoticed: a node that lost its log and kept its name must not start.
+// TestLostPiecesAreNoticed: a node does not start if a part of its folder is missing, since it would keep its name
+// without what it has acknowledged.
 func TestLostPiecesAreNoticed(t *testing.T) {
 	dir := memoryDir(t)
 	s := mustOpen(t, config(dir))
@@ -245,8 +247,9 @@ func TestLostPiecesAreNoticed(t *testing.T) {
 	requireFilled(t, mustOpen(t, config(dir)))
 }
 
-// TestLossOfAProvedSnapshotIsNoticed: a crash came between the completion of a snapshot, which a leader had sent, and
-// the note of it. Open proves the snapshot and notes it, so a later loss is noticed, though what is left has no gap.
+// TestLossOfAProvedSnapshotIsNoticed: a crash came after the completion of a snapshot from a leader, and before its
+// index was recorded. Open syncs the snapshot and records it. So a later loss is noticed, although the older snapshot
+// and the log have no gap.
 func TestLossOfAProvedSnapshotIsNoticed(t *testing.T) {
 	c := config(memoryDir(t))
 	s := mustOpen(t, c)
@@ -265,7 +268,7 @@ func TestLossOfAProvedSnapshotIsNoticed(t *testing.T) {
 	requireRefused(t, c, "snapshot")
 }
 
-// TestGapBehindTheSnapshotIsNoticed: entries that are in no snapshot and not in the log were lost, whatever was
+// TestGapBehindTheSnapshotIsNoticed: entries that are neither in a snapshot nor in the log are lost, whatever was
 // recorded of snapshots.
 func TestGapBehindTheSnapshotIsNoticed(t *testing.T) {
 	c := config(memoryDir(t))
@@ -277,7 +280,8 @@ func TestGapBehindTheSnapshotIsNoticed(t *testing.T) {
 	requireRefused(t, c, "the newest there has index 5, the log has entries 7 to 20", advice)
 }
 
-// TestInterruptedCreationIsBegunAgain: no Open had returned, so nothing is lost.
+// TestInterruptedCreationIsBegunAgain: a folder whose creation was interrupted is created again. No Open has returned
+// it, so nothing is lost.
 func TestInterruptedCreationIsBegunAgain(t *testing.T) {
 	for missing := range 4 {
 		dir := memoryDir(t)
@@ -402,7 +406,7 @@ func newest25(dir string) string {
 	return files[0]
 }
 
-// TestEverySnapshotByteCounts flips each bit of a snapshot, and cuts it at each length.
+// TestEverySnapshotByteCounts: a snapshot with any flipped bit, or of any smaller length, is damaged.
 func TestEverySnapshotByteCounts(t *testing.T) {
 	dir := memoryDir(t)
 	s, _, err := openSnapshots(vfs.OS{}, dir, slog.New(slog.DiscardHandler))
@@ -411,7 +415,7 @@ func TestEverySnapshotByteCounts(t *testing.T) {
 	path := s.path(s.list[0].ID)
 	good, err := os.ReadFile(path)
 	require.NoError(t, err)
-	disk := &faulty{} // counts what is open
+	disk := &faulty{} // counts open files
 	try := func(b []byte, reason string) {
 		require.NoError(t, os.WriteFile(path, b, 0o600))
 		again, damaged, err := openSnapshots(disk, dir, slog.New(slog.DiscardHandler))
@@ -459,7 +463,7 @@ func TestEverySnapshotByteCounts(t *testing.T) {
 	long := append(bytes.Clone(good), make([]byte, 2*snapshotMaxMeta)...)
 	binary.LittleEndian.PutUint32(long[8:], snapshotMaxMeta+1)
 	try(long, "its sizes are impossible")
-	other := bytes.Clone(good) // of another format, as both ends say
+	other := bytes.Clone(good) // both ends have another format
 	end := len(other) - len(snapshotEndMagic)
 	other[len(snapshotMagic)-1]++
 	other[len(other)-1]++
@@ -475,7 +479,7 @@ func TestEverySnapshotByteCounts(t *testing.T) {
 			try(b, "it does not begin as a snapshot does")
 		}
 	}
-	// Too short for both ends.
+	// The file is too short for both ends.
 	try(append(bytes.Clone(other[:snapshotHead]), other[end:]...), "it does not begin as a snapshot does")
 	require.NoError(t, os.WriteFile(path, good, 0o600))
 	require.NoError(t, os.Rename(path, strings.Replace(path, "1-10-", "1-11-", 1)))
@@ -485,7 +489,8 @@ func TestEverySnapshotByteCounts(t *testing.T) {
 	require.Nil(t, damaged[0].meta, "it says nothing of what is missing")
 }
 
-// TestEndedSnapshotCannotEndAnother: two of the same moment have the same name.
+// TestEndedSnapshotCannotEndAnother: two snapshots of the same instant have the same name. Another Cancel of the first
+// does not end the second.
 func TestEndedSnapshotCannotEndAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _, err := openSnapshots(vfs.OS{}, memoryDir(t), slog.New(slog.DiscardHandler))
@@ -572,7 +577,7 @@ func TestLargeSnapshotIsSyncedOnTheWay(t *testing.T) {
 	require.NoError(t, r.Close())
 }
 
-// crowded is a file system where another process makes each folder just before this one does.
+// crowded is a file system on which another process creates each folder just before this one does.
 type crowded struct{ vfs.OS }
 
 func (c crowded) Mkdir(name string) error {
@@ -588,13 +593,13 @@ func TestNodesMakeTheFolderAboveTheirsAtTheSameTime(t *testing.T) {
 	require.DirExists(t, dir)
 }
 
-// forbidden is a file system where no folder can be synced.
+// forbidden is a file system on which no folder can be synced.
 type forbidden struct{ vfs.OS }
 
 func (forbidden) SyncDir(string) error { return os.ErrPermission }
 
-// TestFolderBelowAnothersOwn: a folder above that this node may not sync, and so has not made, is as it has to be. What
-// the node makes there, and cannot sync, is gone.
+// TestFolderBelowAnothersOwn: a folder that exists, and that this node may not sync, was made by somebody else and is
+// accepted. A folder that the node makes, and cannot sync, is removed.
 func TestFolderBelowAnothersOwn(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, makeFolder(forbidden{}, dir))
@@ -602,25 +607,26 @@ func TestFolderBelowAnothersOwn(t *testing.T) {
 	require.NoDirExists(t, filepath.Join(dir, "data"))
 }
 
-// TestSnapshotOfTooManyMembers is refused at once: it could not be read.
+// TestSnapshotOfTooManyMembers: a snapshot whose description is too large to be read fails at once.
 func TestSnapshotOfTooManyMembers(t *testing.T) {
 	s := mustOpen(t, config(memoryDir(t)))
 	require.Error(t, snapshotWith(s, 10, 1, raft.ServerID(strings.Repeat("n", snapshotMaxMeta))))
 	require.NoError(t, snapshotWith(s, 10, 1, raft.ServerID(strings.Repeat("n", snapshotMaxMeta/2))))
 }
 
-// TestFolderThatCannotBeLocked is not used. Nothing keeps what stands in place of the lock.
+// TestFolderThatCannotBeLocked: a folder is refused if something else is in the place of its lock. Nothing keeps that
+// open.
 func TestFolderThatCannotBeLocked(t *testing.T) {
 	c := config(memoryDir(t))
 	lock := filepath.Join(c.DataDir, lockName)
 	require.NoError(t, os.Mkdir(lock, 0o700))
 	requireRefused(t, c, "lock data folder", "is a directory")
 	require.NoError(t, os.Remove(lock))
-	require.NoError(t, syscall.Mkfifo(lock, 0o600)) // which has no size
+	require.NoError(t, syscall.Mkfifo(lock, 0o600)) // a pipe has no size
 	requireRefused(t, c, "lock data folder")
 }
 
-// TestForeignFileAmongSnapshots is no damaged snapshot, and stays.
+// TestForeignFileAmongSnapshots: a file that is no snapshot is not reported as damage, and is not removed.
 func TestForeignFileAmongSnapshots(t *testing.T) {
 	dir := memoryDir(t)
 	foreign := filepath.Join(dir, "README")
@@ -632,7 +638,7 @@ func TestForeignFileAmongSnapshots(t *testing.T) {
 	require.FileExists(t, foreign)
 }
 
-// TestNewestSnapshotIsTheLatestTaken of those of one end.
+// TestNewestSnapshotIsTheLatestTaken: of the snapshots at one index, the newest is the one that was taken last.
 func TestNewestSnapshotIsTheLatestTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _, err := openSnapshots(vfs.OS{}, memoryDir(t), slog.New(slog.DiscardHandler))
@@ -648,7 +654,8 @@ func TestNewestSnapshotIsTheLatestTaken(t *testing.T) {
 	})
 }
 
-// TestNewestSnapshotIsOfTheLatestTerm, and among those of a term the one that goes furthest.
+// TestNewestSnapshotIsOfTheLatestTerm: the newest snapshot is of the latest term, and of those it has the highest
+// index.
 func TestNewestSnapshotIsOfTheLatestTerm(t *testing.T) {
 	s, _, err := openSnapshots(vfs.OS{}, memoryDir(t), slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
@@ -661,12 +668,12 @@ func TestNewestSnapshotIsOfTheLatestTerm(t *testing.T) {
 	require.Equal(t, []uint64{7, 5}, []uint64{s.list[0].Index, s.list[1].Index})
 }
 
-// noting notes what a folder had at its last sync, before its identity was written.
+// noting records what a folder had at its last sync before its identity was written.
 type noting struct {
 	vfs.OS
 	dir            string
 	synced, before []string
-	written        int // identities
+	written        int // number of identities that were written
 }
 
 func (n *noting) SyncDir(dir string) (err error) {
@@ -684,7 +691,8 @@ func (n *noting) Rename(from, to string) error {
 	return n.OS.Rename(from, to)
 }
 
-// TestPartsAreSyncedBeforeTheFolderIsReady: after a power cut a folder that says so has all of its parts.
+// TestPartsAreSyncedBeforeTheFolderIsReady: a folder whose identity says that it is ready has all of its parts after a
+// power cut.
 func TestPartsAreSyncedBeforeTheFolderIsReady(t *testing.T) {
 	c := config(memoryDir(t))
 	fs := &noting{dir: c.DataDir}
@@ -692,7 +700,7 @@ func TestPartsAreSyncedBeforeTheFolderIsReady(t *testing.T) {
 	require.Subset(t, fs.before, []string{stableName, snapshotName, walName})
 }
 
-// TestIdentityIsProved: what was read may be in memory alone, and is written again.
+// TestIdentityIsProved: the identity that Open reads may not be on the disk yet, so Open writes it again.
 func TestIdentityIsProved(t *testing.T) {
 	c := config(memoryDir(t))
 	requireWritten := func(times int) {
@@ -705,7 +713,7 @@ func TestIdentityIsProved(t *testing.T) {
 	requireWritten(1)
 }
 
-// undying is a file system where nothing can be deleted from some instant on.
+// undying is a file system on which nothing can be removed once on is set.
 type undying struct {
 	vfs.OS
 	on atomic.Bool
@@ -725,7 +733,8 @@ func (u *undying) RemoveAll(name string) error {
 	return u.OS.RemoveAll(name)
 }
 
-// TestWhatCannotBeDeleted is told: an old snapshot in the log, what Make did not finish with its error.
+// TestWhatCannotBeDeleted: an old snapshot that cannot be deleted is logged. What Make cannot delete after an error is
+// in its error.
 func TestWhatCannotBeDeleted(t *testing.T) {
 	var out bytes.Buffer
 	fs := new(undying)
@@ -750,12 +759,12 @@ func TestWhatCannotBeDeleted(t *testing.T) {
 	require.ErrorContains(t, err, "empty data folder: ")
 }
 
-// unclosed is a lock that cannot be closed.
+// unclosed is a lock whose Close fails.
 type unclosed struct{ io.Closer }
 
 func (u unclosed) Close() error { return errors.Join(syscall.EIO, u.Closer.Close()) }
 
-// TestUnfinishedFolderThatCannotBeFreed is told, with the error that it is unfinished for.
+// TestUnfinishedFolderThatCannotBeFreed: if Make fails, and then cannot unlock the folder, it returns both errors.
 func TestUnfinishedFolderThatCannotBeFreed(t *testing.T) {
 	failed, d := errors.New("no more room"), system()
 	c := config(memoryDir(t))

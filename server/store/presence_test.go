@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast/holdfast/server/store/internal/vfs"
 )
 
-// copyOf puts a copy in a file's or a folder's place.
+// copyOf replaces a file or a folder by a copy.
 func copyOf(t *testing.T, path string) {
 	t.Helper()
 	require.NoError(t, os.Rename(path, path+".moved"))
@@ -32,7 +32,7 @@ func copyOf(t *testing.T, path string) {
 	require.NoError(t, os.WriteFile(path, content, 0o600))
 }
 
-// newestLogFile is where appends go.
+// newestLogFile returns the segment that appends go to.
 func newestLogFile(t *testing.T, dir string) string {
 	t.Helper()
 	segments, err := filepath.Glob(filepath.Join(dir, walName, "*1.seg"))
@@ -41,8 +41,8 @@ func newestLogFile(t *testing.T, dir string) string {
 	return segments[0]
 }
 
-// A folder that is removed or replaced under a running node, whole or in part, is a fault within seconds, in one line
-// that names it.
+// TestFolderThatIsGone: a folder is removed or replaced while its node runs, whole or in part. Within seconds OnFault
+// gets one line that names the part.
 func TestFolderThatIsGone(t *testing.T) {
 	remove := func(t *testing.T, path string) { require.NoError(t, os.RemoveAll(path)) }
 	for name, row := range map[string]struct {
@@ -84,7 +84,7 @@ func TestFolderThatIsGone(t *testing.T) {
 	}
 }
 
-// partly is a file system that misses a part of the folder, or cannot say.
+// partly is a file system that lacks a part of the folder, or returns an error.
 type partly struct {
 	vfs.OS
 	missing string
@@ -95,7 +95,7 @@ func (p partly) Exists(name string) (bool, error) {
 	return filepath.Base(name) != p.missing && p.err == nil, p.err
 }
 
-// placed is a log whose file is gone, or whose disk does not answer.
+// placed is a log whose file is gone, or whose disk returns an error.
 type placed struct {
 	logStore
 	gone string
@@ -105,12 +105,12 @@ type placed struct {
 func (p placed) Gone() (string, error) { return p.gone, p.err }
 func (p placed) Close() error          { return p.err }
 
-// TestLogThatCannotBeClosed is told.
+// TestLogThatCannotBeClosed: the error is returned.
 func TestLogThatCannotBeClosed(t *testing.T) {
 	require.ErrorIs(t, (&folder{log: placed{err: syscall.EIO}}).close(), syscall.EIO)
 }
 
-// TestWhatAFolderMisses: the first part that is gone is named, and a disk that does not answer says nothing.
+// TestWhatAFolderMisses: the first part that is gone is named. After an error of the disk none is.
 func TestWhatAFolderMisses(t *testing.T) {
 	for _, row := range []struct {
 		log  placed
@@ -133,14 +133,14 @@ func TestWhatAFolderMisses(t *testing.T) {
 	}
 }
 
-// Whatever a node does with its own folder is no fault; nor is what happens to the folder after the end.
+// TestFolderThatIsThere: no change that a node makes in its own folder is a fault, and neither is a change after Close.
 func TestFolderThatIsThere(t *testing.T) {
 	dir := filepath.Join(memoryDir(t), "data")
 	synctest.Test(t, func(t *testing.T) {
 		c := config(dir)
 		c.Hooks.OnFault = func(op Op, err error) { require.NoError(t, err) }
 		s := mustOpen(t, c)
-		time.Sleep(watchEvery) // nothing is in the log
+		time.Sleep(watchEvery) // the log is empty
 		for i := range uint64(5) {
 			large := entries(10*i+1, 10*i+10)
 			large[0].Data = make([]byte, 12<<20) // in a segment of its own
@@ -163,7 +163,7 @@ func TestFolderThatIsThere(t *testing.T) {
 	})
 }
 
-// TestLookingEndsWithTheStore: a closed store looks for nothing, and keeps nothing alive. Nor does one whose folder is
+// TestLookingEndsWithTheStore: a closed store does not check its folder any more, and neither does one whose folder is
 // gone.
 func TestLookingEndsWithTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -18,14 +18,14 @@ import (
 	"github.com/holdfast/holdfast/server/raftnode/hclogger"
 )
 
-// tally is a state machine that adds up what it applied, and notices what comes twice.
+// tally is a state machine that sums up what it has applied, and reports an entry that is applied twice.
 type tally struct {
 	t  *testing.T
 	mu sync.Mutex
 	at sum
 }
 
-// sum is the machine's state at an index, and its own snapshot.
+// sum is the state at an index. It is its own snapshot.
 type sum struct{ index, value uint64 }
 
 func (f *tally) now() sum {
@@ -98,7 +98,7 @@ func (m *member) stop(t *testing.T) {
 	require.NoError(t, m.store.Close())
 }
 
-// cluster connects all members that run.
+// connect connects all members.
 func connect(members []*member) {
 	for _, a := range members {
 		for _, b := range members {
@@ -123,8 +123,8 @@ func leaderOf(t *testing.T, members []*member) *member {
 	return nil
 }
 
-// TestRaftOverRealFolders runs three nodes through elections, conflicting tails, snapshots
-// that are installed, and restarts.
+// TestRaftOverRealFolders: three nodes have equal states after elections, conflicting tails, installed snapshots and
+// restarts.
 func TestRaftOverRealFolders(t *testing.T) {
 	protocoltest.SkipShort(t, "real disks")
 	dir := memoryDir(t)
@@ -152,8 +152,8 @@ func TestRaftOverRealFolders(t *testing.T) {
 	})
 }
 
-// troubledRound lets the leader write alone while cut off, lets the others go on until the old
-// leader needs a snapshot, and restarts all three.
+// troubledRound cuts off the leader, which then appends entries that no other node gets. Meanwhile the others continue,
+// in every second round so long that the old leader needs a snapshot. Then all three are restarted.
 func troubledRound(t *testing.T, members []*member, peers raft.Configuration, round int) {
 	t.Helper()
 	apply := func(m *member, n int) {
@@ -176,7 +176,7 @@ func troubledRound(t *testing.T, members []*member, peers raft.Configuration, ro
 	}
 	behind := 10 // the old leader's tail is replaced
 	if round%2 == 1 {
-		behind = 300 // it gets a snapshot
+		behind = 300 // the old leader gets a snapshot
 	}
 	apply(leaderOf(t, rest), behind)
 	time.Sleep(time.Second)
@@ -204,8 +204,8 @@ func requireEqual(t *testing.T, members []*member) {
 	}
 }
 
-// TestRaftSurvivesALateSnapshot sends a follower an old snapshot once more. Raft restores the
-// snapshot, applies the entries behind it again, and must find all of them in the log.
+// TestRaftSurvivesALateSnapshot: a follower gets an old snapshot again. Raft restores it, applies the later entries
+// again, and finds all of them in the log.
 func TestRaftSurvivesALateSnapshot(t *testing.T) {
 	dir := memoryDir(t)
 	synctest.Test(t, func(t *testing.T) {

@@ -20,14 +20,14 @@ import (
 type cell struct {
 	key, value string
 	kind       uint32
-	shift      int // of the position
-	more       int // bytes of the value than there are
+	shift      int // added to the position
+	more       int // added to the length of the value
 }
 
 type boltPage struct {
 	id       uint64
 	flags    uint16
-	count    int // instead of how many cells there are
+	count    int // replaces the number of cells, if larger
 	overflow uint32
 	cells    []cell
 }
@@ -76,14 +76,14 @@ func (m *boltMetaPage) bytes() []byte {
 	return order.AppendUint64(b, h.Sum64()+m.spoilt)
 }
 
-// database is a file of bbolt's, piece by piece.
+// database is a database file of bbolt, with changeable parts.
 type database struct {
 	metas [2]boltMetaPage
 	pages map[uint64]*boltPage
 	size  func(whole int) int
 }
 
-// bucket is the value of a bucket whose page is elsewhere, or in the value.
+// bucket returns the value of a bucket whose page is root, or whose page is in the value.
 func bucket(root uint64, inline *boltPage) string {
 	b := binary.NativeEndian.AppendUint64(nil, root)
 	b = append(b, make([]byte, 8)...)
@@ -93,7 +93,7 @@ func bucket(root uint64, inline *boltPage) string {
 	return string(b)
 }
 
-// newDatabase has a bucket with two pages, and an empty one within its element.
+// newDatabase returns a database that has a bucket with two pages, and an empty one within its element.
 func newDatabase() *database {
 	d := &database{pages: make(map[uint64]*boltPage), size: func(whole int) int { return whole }}
 	for i := range d.metas {
@@ -130,7 +130,7 @@ func (d *database) bytes() []byte {
 	return b[:d.size(min(len(b)-512, int(min(d.metas[0].unused, 1<<20))*size))]
 }
 
-// TestImpossibleDatabasesAreRefused: what bbolt would not have written is refused, and it is said where it is.
+// TestImpossibleDatabasesAreRefused: what bbolt would not have written is refused, and the error has the place.
 func TestImpossibleDatabasesAreRefused(t *testing.T) {
 	for _, row := range []struct {
 		name   string
@@ -217,7 +217,7 @@ func TestImpossibleDatabasesAreRefused(t *testing.T) {
 	}
 }
 
-// between does something between the check of a database and its opening.
+// between calls happens between the check of a database and its opening.
 type between struct {
 	vfs.OS
 	happens func(path string)
@@ -244,7 +244,7 @@ func (f betweenFile) Close() error {
 	return err
 }
 
-// TestDatabaseThatBoltCannotOpen: its error is told.
+// TestDatabaseThatBoltCannotOpen: bbolt's error is returned.
 func TestDatabaseThatBoltCannotOpen(t *testing.T) {
 	folder := func(path string) {
 		require.NoError(t, os.RemoveAll(path))
@@ -257,7 +257,7 @@ func TestDatabaseThatBoltCannotOpen(t *testing.T) {
 	require.ErrorContains(t, createStable(between{happens: folder}, filepath.Join(memoryDir(t), "a.db")), "is a directory")
 }
 
-// TestDatabaseThatCannotBeWritten is not made.
+// TestDatabaseThatCannotBeWritten: a database that cannot be written is not created.
 func TestDatabaseThatCannotBeWritten(t *testing.T) {
 	unwritable := func(path string) {
 		db, err := bbolt.Open(path, 0o600, nil)
@@ -265,7 +265,7 @@ func TestDatabaseThatCannotBeWritten(t *testing.T) {
 		require.NoError(t, db.Update(func(tx *bbolt.Tx) error {
 			conf, err := tx.CreateBucket([]byte(boltConfBucket))
 			require.NoError(t, err)
-			_, err = conf.CreateBucket([]byte("created")) // where the value belongs
+			_, err = conf.CreateBucket([]byte("created")) // in the place of a value
 			return err
 		}))
 		require.NoError(t, db.Close())
@@ -275,7 +275,8 @@ func TestDatabaseThatCannotBeWritten(t *testing.T) {
 	require.NoFileExists(t, path)
 }
 
-// TestDamageUnderAnOpenDatabase: what has changed on the disk since is not handed out.
+// TestDamageUnderAnOpenDatabase: content that has changed on the disk since the opening is not returned, but reported
+// as damage.
 func TestDamageUnderAnOpenDatabase(t *testing.T) {
 	for what, change := range map[string]func(b []byte){
 		"a value": func(b []byte) {

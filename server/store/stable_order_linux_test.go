@@ -14,14 +14,15 @@ import (
 	"github.com/holdfast/holdfast/server/store/internal/vfs"
 )
 
-// TestOrderOfATransaction: bbolt writes the pages of a transaction, syncs them, writes one meta page, and syncs that,
-// before a set returns. A sync is found by having it fail: /dev/null takes writes, and cannot be synced.
+// TestOrderOfATransaction: before a set returns, bbolt writes the pages of a transaction, syncs them, writes one meta
+// page, and syncs that. The test makes syncs visible by having them fail: /dev/null accepts writes, and cannot be
+// synced.
 func TestOrderOfATransaction(t *testing.T) {
 	size := int64(os.Getpagesize())
 	for _, row := range []struct {
 		name  string
 		fails func(at int64) bool // syncs fail from the write at that offset on
-		metas int                 // that are written
+		metas int                 // number of those that are written
 	}{
 		{"nothing fails", func(int64) bool { return false }, 1},
 		{"the pages are not synced", func(at int64) bool { return at >= 2*size }, 0},
@@ -67,7 +68,7 @@ func TestOrderOfATransaction(t *testing.T) {
 	}
 }
 
-// boltInternals returns bbolt's file and what it writes with, neither of which it offers.
+// boltInternals returns bbolt's file and the function that it writes with. bbolt exports neither.
 func boltInternals(s *stable) (*os.File, *func(b []byte, at int64) (int, error)) {
 	db := reflect.ValueOf(s.db).Elem().FieldByName("conn").UnsafePointer()
 	fields := reflect.NewAt(reflect.TypeFor[bbolt.DB](), db).Elem()

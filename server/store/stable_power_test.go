@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast/holdfast/server/store/internal/vfs"
 )
 
-// TestStableStore: bbolt's file keeps the contract. bbolt runs on a real file, and each of its transactions is carried
-// over to a disk with a page cache, in the order that TestOrderOfATransaction finds.
+// TestStableStore: bbolt's file keeps the contract of a stable store. bbolt runs on a real file. Each of its
+// transactions is repeated on a disk in memory with a page cache, in the order that TestOrderOfATransaction checks.
 func TestStableStore(t *testing.T) {
 	dir := memoryDir(t)
 	stabletest.Require(t, stabletest.Kind{
@@ -32,7 +32,7 @@ func TestStableStore(t *testing.T) {
 	})
 }
 
-// mirrored is a stable store on a real file whose transactions go to a disk in memory, too.
+// mirrored is a stable store on a real file whose transactions are repeated on a disk in memory.
 type mirrored struct {
 	*stable
 	process *memdisk.Process
@@ -40,7 +40,7 @@ type mirrored struct {
 	broken  error  // the first error of that disk
 }
 
-// openMirrored opens what is on the disk, as openStable does.
+// openMirrored opens what is on the disk in memory, as openStable does.
 func openMirrored(p *memdisk.Process, real string) (*mirrored, error) {
 	if err := checkStable(p, stableName); err != nil {
 		return nil, err
@@ -57,7 +57,7 @@ func openMirrored(p *memdisk.Process, real string) (*mirrored, error) {
 		return nil, err
 	}
 	m := &mirrored{stable: s, process: p, content: content}
-	return m, m.mirror() // of the transaction in which raft-boltdb makes its buckets, also if they are there
+	return m, m.mirror() // the transaction in which raft-boltdb creates its buckets, even if they exist
 }
 
 func (m *mirrored) Set(key, value []byte) error {

@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast/holdfast/server/store/internal/vfs"
 )
 
-// spoiledFile writes content under a fresh name in dir.
+// spoiledFile writes content to a file in dir, and returns its path.
 func spoiledFile(t *testing.T, dir string, content []byte) string {
 	t.Helper()
 	path := filepath.Join(dir, "spoiled.db")
@@ -23,7 +23,7 @@ func spoiledFile(t *testing.T, dir string, content []byte) string {
 	return path
 }
 
-// damages calls try with content changed in many ways.
+// damages calls try with copies of content that are damaged in many ways.
 func damages(content []byte, stride int, try func(what string, at int, b []byte)) {
 	rng := rand.New(rand.NewPCG(7, 8))
 	for at := 0; at < len(content); at += 1 + rng.IntN(2*stride) {
@@ -98,7 +98,7 @@ func TestFailedStableWriteIsTheLast(t *testing.T) {
 	require.Error(t, err)
 }
 
-// TestForeignDatabasesAreRefused: what this program never writes is refused, though the database is whole.
+// TestForeignDatabasesAreRefused: a valid database with content that this program never writes is refused.
 func TestForeignDatabasesAreRefused(t *testing.T) {
 	put := func(bucket, key, value string) func(tx *bbolt.Tx) error {
 		return func(tx *bbolt.Tx) error {
@@ -114,7 +114,7 @@ func TestForeignDatabasesAreRefused(t *testing.T) {
 			_, err := tx.Bucket([]byte(boltConfBucket)).CreateBucket([]byte("inner"))
 			return err
 		},
-		"the head of page": func(tx *bbolt.Tx) error { // more than one page holds: a branch
+		"the head of page": func(tx *bbolt.Tx) error { // too much for one page, so that there is a branch
 			for i := range 200 {
 				if err := put(boltConfBucket, fmt.Sprint("key ", i), string(seal(fmt.Append(nil, "key ", i), make([]byte, 100))))(tx); err != nil {
 					return err
@@ -149,8 +149,8 @@ func TestForeignDatabasesAreRefused(t *testing.T) {
 	require.ErrorContains(t, err, "it is missing")
 }
 
-// TestFailedVoteIsTheLast: after a failed write the disk's content is unknown, also when the disk
-// works again.
+// TestFailedVoteIsTheLast: after a failed write all writes fail, even if the disk works again, since its content is
+// unknown.
 func TestFailedVoteIsTheLast(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.db")
 	require.NoError(t, createStable(vfs.OS{}, path))

@@ -72,8 +72,8 @@ func TestDiskKeepsWhatWasAcknowledgedAndNothingElse(t *testing.T) {
 	})
 }
 
-// TestHeldSync: the entry is in memory and not on the disk when the process dies. The next process
-// finds the entry, and syncs it.
+// TestHeldSync: an entry is in memory, and not on the disk, when the process dies. The next process finds the entry,
+// and syncs it.
 func TestHeldSync(t *testing.T) {
 	for _, cutAtOnce := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

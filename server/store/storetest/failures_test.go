@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast/holdfast/server/store/internal/memdisk"
 )
 
-// failing makes the nth of the calls fail that meet counts.
+// failing makes one call fail: the nth of those that meet counts.
 type failing struct {
 	n   int64
 	met atomic.Int64
@@ -30,7 +30,7 @@ func (f *failing) meet(op memdisk.Op) error {
 	return syscall.EIO
 }
 
-// reads counts what only reads, and closings.
+// reads counts only reads, opens and closes.
 func (f *failing) reads(op memdisk.Op) error {
 	if op.Kind != memdisk.OpRead && op.Kind != memdisk.OpOpen && op.Kind != memdisk.OpClose {
 		return nil
@@ -38,7 +38,7 @@ func (f *failing) reads(op memdisk.Op) error {
 	return f.meet(op)
 }
 
-// failingStable is a store of terms and votes of which each call counts.
+// failingStable is a store of terms and votes whose calls count.
 type failingStable struct {
 	store.StableStore
 	failing *failing
@@ -76,14 +76,14 @@ func (s failingStable) SetUint64(key []byte, value uint64) error {
 	return s.StableStore.SetUint64(key, value)
 }
 
-// TestNoFailureOfAnOpenIsOverlooked: one read fails, or one call of the store of terms and votes. Then the folder is
-// not opened, nothing of it is left open, and the next Open finds all of it.
+// TestNoFailureOfAnOpenIsOverlooked: one read fails, or one call of the store of terms and votes. Then Open fails and
+// leaves nothing open, and the next Open finds everything.
 func TestNoFailureOfAnOpenIsOverlooked(t *testing.T) {
 	third := histories[len(histories)-1].before
 	third = append(third[:len(third):len(third)], votes("n1", ""),
 		belongs("c1", "entries 16 to 30, snapshot 20 of 600 bytes, vote n1, cluster c1"))
-	// A descriptor is reserved by each open of the identity. The end of a snapshot is read twice. An older snapshot is
-	// not needed.
+	// These failures have no effect: a descriptor is reserved by each open of the identity, the end of a snapshot is
+	// read twice, and an older snapshot is not needed.
 	known := map[string]int{"open ident": 4, "read 1-20-": 1, "open 1-10-": 1, "read 1-10-": 6}
 	for name, was := range map[string]struct {
 		steps      []step
@@ -119,8 +119,8 @@ func TestNoFailureOfAnOpenIsOverlooked(t *testing.T) {
 	}
 }
 
-// opensWith opens the folder while f fails, and again after that. opened: the first time, too. f.n is 0 then if there
-// were fewer calls.
+// opensWith opens the folder while f makes a call fail, and again after that. It reports whether the first Open
+// succeeded. Afterwards f.n is 0 if there were fewer calls.
 func (l *life) opensWith(f *failing, want string) (opened bool) {
 	t, p := l.t, l.files.Boot()
 	on := device(p)
@@ -144,7 +144,7 @@ func (l *life) opensWith(f *failing, want string) (opened bool) {
 		require.NoError(t, s.Close())
 	} else {
 		require.ErrorContains(t, err, syscall.EIO.Error())
-		damaged := strings.HasSuffix(f.op.Name, ".snap") && f.op.Kind == memdisk.OpRead // as far as it can be read
+		damaged := strings.HasSuffix(f.op.Name, ".snap") && f.op.Kind == memdisk.OpRead // unreadable parts are damage
 		require.Equal(t, damaged, strings.Contains(err.Error(), "must not go on under its name"), "%v: %v", f.op, err)
 	}
 	require.Zero(t, l.files.Opened(), "%v", f.op)
@@ -154,7 +154,8 @@ func (l *life) opensWith(f *failing, want string) (opened bool) {
 	return err == nil
 }
 
-// TestFailedWriteLeavesNothingOpen: one write fails, of a process that makes a folder, finds one, or goes on in it.
+// TestFailedWriteLeavesNothingOpen: one write fails, of a process that creates a folder, opens one, or writes to it. No
+// file stays open.
 func TestFailedWriteLeavesNothingOpen(t *testing.T) {
 	for _, h := range histories {
 		for _, opening := range []bool{true, false} {
@@ -188,7 +189,7 @@ func TestFailedWriteLeavesNothingOpen(t *testing.T) {
 	}
 }
 
-// TestFailedClosingOfASnapshot: it is not complete.
+// TestFailedClosingOfASnapshot: a snapshot whose file could not be closed is not complete.
 func TestFailedClosingOfASnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLife(t, memdisk.New(1))

@@ -16,8 +16,8 @@ import (
 
 func full(*memdisk.Disk) error { return syscall.ENOSPC }
 
-// TestMakeHalfWay: a restore is killed, loses power, or fills the disk, in any operation. The next process finds all of
-// the state, or an empty folder, or refuses the folder; it never finds the name of the new cluster without the state.
+// TestMakeHalfWay: a restore is killed, loses power, or fills the disk, in any operation. The next process finds the
+// whole state, or an empty folder, or refuses the folder. It never finds the name of the new cluster without the state.
 // The folder can be made again.
 func TestMakeHalfWay(t *testing.T) {
 	for name, f := range map[string]fault{"killed": kills, "cut": cuts, "full": full} {
@@ -36,7 +36,7 @@ func TestMakeHalfWay(t *testing.T) {
 	}
 }
 
-// makeWith makes a folder and has f happen at the nth operation. It reports whether there was one.
+// makeWith makes a folder, with f at the nth operation. It reports whether there were so many.
 func makeWith(t *testing.T, n int, f fault, leaves bool, refused *int) bool {
 	l := newLife(t, memdisk.New(uint64(n)))
 	id := store.Identity{Name: "node", ClusterID: "new", Restored: true}
@@ -74,7 +74,7 @@ func makeWith(t *testing.T, n int, f fault, leaves bool, refused *int) bool {
 		return *reached
 	}
 	l.end()
-	l.epoch = 0 // of another node
+	l.epoch = 0 // it is another node's
 	require.NoError(t, restore(l.files.Boot()), "operation %d: again", n)
 	l.end()
 	require.NoError(t, l.begin())

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast/holdfast/server/store/internal/memdisk"
 )
 
-// mends are what a folder with a damaged snapshot of index 20 has before a mending, and after.
+// mends has folders with a damaged snapshot at index 20, and what a process finds before a mend and after it.
 var mends = []struct {
 	name         string
 	before       []step
@@ -33,8 +33,8 @@ var mends = []struct {
 	}, 20, 2, "entries 0 to 0", "entries 0 to 0, snapshot 20 of 9000 bytes"},
 }
 
-// TestMendHalfWay: a mending is killed, fails, or loses power in any operation. The next process misses the snapshot
-// still, or has the state; what else was there is there, and stays over each later power cut.
+// TestMendHalfWay: a mend is killed, fails, or loses power in any operation. The next process still misses the
+// snapshot, or has the state. All else that was there is there, and survives each later power cut.
 func TestMendHalfWay(t *testing.T) {
 	for _, row := range mends {
 		for name, f := range firstFaults {
@@ -89,7 +89,7 @@ func TestMendHalfWay(t *testing.T) {
 	}
 }
 
-// mend takes a state up to an index.
+// mend replaces the missing snapshot by a state up to index.
 func mend(s *store.Store, index, term uint64) error {
 	const size = 9000
 	return s.Mend(store.Snapshot{

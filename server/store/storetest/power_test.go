@@ -41,7 +41,7 @@ func newLife(t *testing.T, files *memdisk.Disk) *life {
 	return l
 }
 
-// fork goes on with a copy of the disk.
+// fork returns a life that continues with a copy of the disk.
 func (l *life) fork(seed uint64) *life {
 	return &life{t: l.t, files: l.files.Clone(seed), epoch: l.epoch, last: l.last, mends: l.mends}
 }
@@ -75,7 +75,7 @@ func (l *life) cut(seed uint64) {
 	l.end()
 }
 
-// shows is all that a process finds: entries, newest snapshot, a vote.
+// shows returns what a process finds: entries, the newest snapshot, a vote and the cluster.
 func (l *life) shows() string {
 	t, s := l.t, l.store
 	first, err := s.Log.FirstIndex()
@@ -107,7 +107,7 @@ func (l *life) shows() string {
 	return text
 }
 
-// logEntry is of many sizes.
+// logEntry returns an entry whose size depends on its index.
 func logEntry(index uint64) *raft.Log {
 	return &raft.Log{Index: index, Term: 1, Data: bytes.Repeat(fmt.Appendf(nil, "entry %d ", index), int(index%29))}
 }
@@ -120,7 +120,7 @@ func logEntries(from, to uint64) []*raft.Log {
 	return logs
 }
 
-// step is one call of raft's, and the state that a process finds after the call.
+// step is one call of raft's, and what a process finds after the call.
 type step struct {
 	do   func(s *store.Store) error
 	then string
@@ -144,7 +144,7 @@ func belongs(cluster, then string) step {
 	}, then}
 }
 
-// snapshots takes one of 600 bytes.
+// snapshots takes a snapshot of 600 bytes.
 func snapshots(index uint64, then string) step {
 	return step{func(s *store.Store) error {
 		sink, err := s.Snapshots.Create(1, index, 1, raft.Configuration{}, 1, nil)
@@ -158,10 +158,10 @@ func snapshots(index uint64, then string) step {
 	}, then}
 }
 
-// nothing is what a new folder has.
+// nothing is what a process finds in a new folder.
 const nothing = "entries 0 to 0, vote "
 
-// histories are cut at every operation of their last steps.
+// histories are interrupted at every operation of their steps.
 var histories = []struct {
 	name   string
 	before []step
@@ -191,33 +191,34 @@ var histories = []struct {
 	}},
 }
 
-// fault is what happens at one operation.
+// fault is called at one operation, and returns the operation's error.
 type fault func(*memdisk.Disk) error
 
 func kills(d *memdisk.Disk) error { d.Kill(); return nil }
 func fails(*memdisk.Disk) error   { return syscall.EIO }
 func cuts(d *memdisk.Disk) error  { d.PowerCut(1); return nil }
 
-// firstFaults are the first faults. The next faults come in the Open that follows.
+// firstFaults has the first faults, by name. The next faults happen in the Open that follows.
 var firstFaults = map[string]struct {
 	first fault
 	next  []fault
 }{"killed": {kills, []fault{fails, cuts}}, "failed": {fails, nil}, "cut": {cuts, []fault{fails}}}
 
-// settle leaves time for the next segment. Not more: each second the store looks whether files are gone, which costs.
+// settle waits until the next segment is prepared, and not longer: each second the store checks its files, which is
+// slow.
 func settle() { time.Sleep(time.Second / 2) }
 
-// meet makes f happen at the nth operation from now on.
+// meet has f called at the nth operation from now on. reached is set then.
 func (l *life) meet(n int, f fault) (reached *bool) { return l.meetInOrder(uint64(n), n, f) }
 
-// meetInOrder is meet with another seed of the order: each operation takes a time of its own, also those for the next
-// segment, which is made beside the rest.
+// meetInOrder is meet with a seed for the order of concurrent operations. Each operation takes a random time, also
+// those that prepare the next segment.
 func (l *life) meetInOrder(order uint64, n int, f fault) (reached *bool) {
 	reached = new(bool)
 	var met atomic.Int64
 	takes := times(order)
 	l.files.Hook(func(op memdisk.Op) error {
-		if filepath.Base(op.Name) != "stable.db" { // its store waits with a mutex locked, which would stop virtual time
+		if filepath.Base(op.Name) != "stable.db" { // its store holds a mutex, and a sleep would stop virtual time
 			time.Sleep(takes())
 		}
 		if op.Kind == memdisk.OpOpen || met.Add(1) != int64(n) {
@@ -229,7 +230,7 @@ func (l *life) meetInOrder(order uint64, n int, f fault) (reached *bool) {
 	return reached
 }
 
-// times draws how long operations take: some take much longer than others.
+// times returns a function that draws the durations of operations. Some are much longer than others.
 func times(seed uint64) func() time.Duration {
 	var mu sync.Mutex
 	rng := rand.New(rand.NewPCG(seed, 3))
@@ -240,7 +241,7 @@ func times(seed uint64) func() time.Duration {
 	}
 }
 
-// play performs steps until one fails, and returns what the next process may find.
+// play performs steps until one fails. It returns what the next process may find.
 func (l *life) play(last string, steps []step) (allowed []string) {
 	for _, s := range steps {
 		if s.do(l.store) != nil {
@@ -252,8 +253,8 @@ func (l *life) play(last string, steps []step) (allowed []string) {
 	return []string{last}
 }
 
-// TestPowerCutAfterACrash: a process dies in any operation, or sees the operation fail. The state
-// that the next process finds is there after each later power cut.
+// TestPowerCutAfterACrash: a process dies in any operation, or the operation fails. What the next process finds
+// survives each later power cut.
 func TestPowerCutAfterACrash(t *testing.T) {
 	protocoltest.SkipShort(t, "a power cut at every write")
 	for _, h := range histories {
@@ -279,7 +280,7 @@ func TestPowerCutAfterACrash(t *testing.T) {
 	}
 }
 
-// TestPowerCutAfterACrashInTheFirstOpen is the same while a folder is being made.
+// TestPowerCutAfterACrashInTheFirstOpen: as TestPowerCutAfterACrash, while a folder is created.
 func TestPowerCutAfterACrashInTheFirstOpen(t *testing.T) {
 	protocoltest.SkipShort(t, "a power cut at every write")
 	for name, f := range firstFaults {
@@ -300,7 +301,7 @@ func TestPowerCutAfterACrashInTheFirstOpen(t *testing.T) {
 	}
 }
 
-// requireKept goes on from l in many ways: a process finds one of allowed, and that stays.
+// requireKept continues from l in many ways. A process must find one of allowed, and later ones must find the same.
 func (l *life) requireKept(allowed []string, next []fault) {
 	for seed := range uint64(2) {
 		seen := l.fork(seed)
@@ -326,7 +327,7 @@ func (l *life) requireKept(allowed []string, next []fault) {
 	}
 }
 
-// requireSeen finds what was found before, or one of allowed, again and again.
+// requireSeen starts processes that must find what was found before, or one of allowed, and cuts the power after each.
 func (l *life) requireSeen(found string, allowed []string, seed uint64) {
 	for range 2 {
 		require.NoError(l.t, l.begin())
@@ -340,7 +341,7 @@ func (l *life) requireSeen(found string, allowed []string, seed uint64) {
 	}
 }
 
-// requireGrows writes before the power is cut, and finds that too.
+// requireGrows writes before the power is cut, and requires that this stays, too.
 func (l *life) requireGrows(allowed []string, seed uint64) {
 	require.NoError(l.t, l.begin())
 	require.Contains(l.t, allowed, l.shows())
@@ -360,8 +361,8 @@ func (l *life) requireGrows(allowed []string, seed uint64) {
 	l.end()
 }
 
-// TestSnapshotsAtOnce: one snapshot is taken while another is installed. Each that is completed is there after a power
-// cut, also if an operation of the other failed.
+// TestSnapshotsAtOnce: one snapshot is taken while another is installed. Each completed one survives a power cut, even
+// if an operation of the other has failed.
 func TestSnapshotsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for order := range uint64(200) {

@@ -22,8 +22,8 @@ func filling(s *store.Store, from, to uint64) error {
 	return nil
 }
 
-// TestShortageOfDescriptors: the log goes on without new descriptors for some segments, then waits, and goes on
-// when there are some. If that takes too long it is the watchdog that says so.
+// TestShortageOfDescriptors: without free descriptors the log continues for some segments, then waits, and continues
+// when there are some. If that takes too long, the watchdog reports it.
 func TestShortageOfDescriptors(t *testing.T) {
 	for _, ends := range []string{"shortage", "process", "store"} {
 		synctest.Test(t, func(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast/holdfast/server/store/internal/stabletest"
 )
 
-// TestStableStore: this store keeps the contract that the product's store keeps: see its TestStableStore.
+// TestStableStore: this store keeps the same contract as the product's: see TestStableStore of package store.
 func TestStableStore(t *testing.T) {
 	stabletest.Require(t, stabletest.Kind{
 		Create: func(p *memdisk.Process) error { return errors.Join(createStable(p, "stable.db"), p.SyncDir(".")) },

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast/holdfast/server/store"
 )
 
-// Time goes on while one change of the log waits for another change's sync.
+// TestHeldSyncsDoNotStopTime: virtual time continues while one change of the log waits for another change's sync.
 func TestHeldSyncsDoNotStopTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := NewDisk()

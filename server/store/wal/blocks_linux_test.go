@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast/holdfast/server/store/internal/vfs"
 )
 
-// bytesRead is what this thread had the disk read.
+// bytesRead returns the bytes that the disk has read for this thread.
 func bytesRead(t *testing.T) int {
 	t.Helper()
 	b, err := os.ReadFile("/proc/thread-self/io")
@@ -31,7 +31,7 @@ func bytesRead(t *testing.T) int {
 	return n
 }
 
-// forget has the kernel drop what it remembers of the file.
+// forget has the kernel drop the file from its page cache.
 func forget(t *testing.T, file vfs.File) {
 	t.Helper()
 	f, ok := file.(interface{ Fd() uintptr })
@@ -41,7 +41,8 @@ func forget(t *testing.T, file vfs.File) {
 	require.Zero(t, errno)
 }
 
-// A large batch does not fill the kernel's memory: what it takes there would be taken from the state in a container.
+// TestLargeBatchIsNotRemembered: a large batch does not stay in the page cache. In a container, the cache's memory
+// would be missing for the state.
 func TestLargeBatchIsNotRemembered(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -75,7 +76,7 @@ func TestLargeBatchIsNotRemembered(t *testing.T) {
 	require.NoError(t, w.GetLog(9, new(raft.Log)))
 }
 
-// An append waits for no read, also when the kernel has forgotten the block that it goes on in.
+// TestAppendReadsNothing: an append waits for no read, even if the block that it continues is not in the page cache.
 func TestAppendReadsNothing(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast/holdfast/server/store/internal/vfs"
 )
 
-// copyDir is what a disk holds at this moment.
+// copyDir returns a copy of dir as it is on the disk now.
 func copyDir(t testing.TB, dir string) string {
 	t.Helper()
 	to := memoryDir(t)
@@ -24,8 +24,8 @@ func copyDir(t testing.TB, dir string) string {
 	return to
 }
 
-// torn returns what a power cut may leave of the append that turned before into
-// after: some of the sectors that it wrote.
+// torn returns what a power cut may leave of the append that changed before into after: some of the sectors that it
+// wrote.
 func torn(before, after []byte, keep func(sector int) bool) []byte {
 	b := bytes.Clone(before)
 	for at := 0; at < len(b); at += sectorSize {
@@ -37,7 +37,7 @@ func torn(before, after []byte, keep func(sector int) bool) []byte {
 	return b
 }
 
-// tail returns the name and content of the file that is being written.
+// tail returns the name and the content of the file that appends go to.
 func tail(t *testing.T, w *WAL) (string, []byte) {
 	t.Helper()
 	name := filepath.Base(w.segments[len(w.segments)-1].file.Name())
@@ -46,9 +46,9 @@ func tail(t *testing.T, w *WAL) (string, []byte) {
 	return name, b
 }
 
-// TestPowerCutInAnAppend tears appends of many sizes in many ways. Entries of
-// earlier appends stay, the torn append's entries stay all or none, and the log can be appended to;
-// also when a second power cut comes while Open erases the torn append.
+// TestPowerCutInAnAppend: appends of many sizes are torn in many ways. Entries of earlier appends stay, and of the torn
+// append all entries or none. The log can be appended to, even if a second power cut comes while Open erases the torn
+// append.
 func TestPowerCutInAnAppend(t *testing.T) {
 	var log bytes.Buffer
 	o := Options{SegmentSize: 16 << 10, Logger: slog.New(slog.NewTextHandler(&log, nil))}
@@ -75,7 +75,7 @@ func TestPowerCutInAnAppend(t *testing.T) {
 					require.Equal(t, last, got, "round %d", round)
 				}
 				requireRange(t, again, 1, got)
-				// Recovery's writes are torn too.
+				// The writes of the recovery are torn, too.
 				_, mended := tail(t, again)
 				crash(again)
 				b = torn(b, mended, func(int) bool { return rng.IntN(2) == 0 })
@@ -99,7 +99,7 @@ func TestPowerCutInAnAppend(t *testing.T) {
 	require.Contains(t, log.String(), "erased an append that a crash interrupted")
 }
 
-// restore makes a copy of dir in which the file has that content.
+// restore returns a copy of dir in which the file has that content.
 func restore(t *testing.T, dir, name string, content []byte) string {
 	t.Helper()
 	image := copyDir(t, dir)
@@ -107,8 +107,8 @@ func restore(t *testing.T, dir, name string, content []byte) string {
 	return image
 }
 
-// spoiled opens a copy of dir in which one file was changed. Open must refuse with a *DamageError
-// that names a file, or find all entries. The result says which.
+// spoiled opens dir while the file name has other content. Open must return a *DamageError that names this file, or
+// find all entries. spoiled reports whether Open has refused.
 func spoiled(t *testing.T, dir string, first, last uint64, name string, content []byte) (refused bool) {
 	t.Helper()
 	path := filepath.Join(dir, name)
@@ -133,7 +133,7 @@ func spoiled(t *testing.T, dir string, first, last uint64, name string, content 
 	return false
 }
 
-// oldLog is a log with full, cut and partly deleted segments.
+// oldLog returns a log with full, truncated and partly deleted segments.
 func oldLog(t *testing.T, closed bool) (dir string, first, last uint64) {
 	t.Helper()
 	w, dir := create(t, small)
@@ -169,8 +169,8 @@ func logFiles(t *testing.T, dir string) map[string][]byte {
 	return files
 }
 
-// TestFlippedBits flips a bit in every fourth byte or so of every file, after a crash and
-// after an orderly stop.
+// TestFlippedBits: one flipped bit makes Open refuse the log, or changes no entry. Bits are tried a few bytes apart in
+// every file, after a crash and after an orderly stop.
 func TestFlippedBits(t *testing.T) {
 	for _, closed := range []bool{false, true} {
 		t.Run(fmt.Sprintf("closed %v", closed), func(t *testing.T) {
@@ -195,7 +195,8 @@ func TestFlippedBits(t *testing.T) {
 	}
 }
 
-// TestEveryByteCounts flips each bit up to the last entry's end, and of an append whose end is not known.
+// TestEveryByteCounts: after a crash, each flipped bit up to the end of the last entry makes Open refuse the log, even
+// in the last append, whose end is not recorded.
 func TestEveryByteCounts(t *testing.T) {
 	w, dir := create(t, small)
 	store(t, w, 1, 2)
@@ -224,8 +225,8 @@ func TestEveryByteCounts(t *testing.T) {
 	require.NotEmpty(t, damage(bytes.Repeat([]byte{1}, 100), 1, 80, 100), "there is no room for a head")
 }
 
-// TestShortAndOverwrittenFiles truncates every file at many lengths, and overwrites
-// sectors and pages with zeros, ones and other parts of the same file.
+// TestShortAndOverwrittenFiles: a file of another length is refused. If sectors or pages are overwritten with zeros,
+// ones or other parts of the file, Open refuses the log, or no entry has changed.
 func TestShortAndOverwrittenFiles(t *testing.T) {
 	dir, first, last := oldLog(t, true)
 	for name, content := range logFiles(t, dir) {
@@ -248,8 +249,8 @@ func TestShortAndOverwrittenFiles(t *testing.T) {
 	}
 }
 
-// TestZeroedSectorsAfterACrash: zeros in the middle are damage. Only in the last append can zeros
-// be the trace of a power cut before the acknowledgement.
+// TestZeroedSectorsAfterACrash: zeros in the middle are damage. Only in the last append can they come from a power cut
+// before the acknowledgement.
 func TestZeroedSectorsAfterACrash(t *testing.T) {
 	w, dir := create(t, Options{SegmentSize: 64 << 10})
 	for i := uint64(1); i <= 40; i++ {
@@ -280,7 +281,7 @@ func TestSwappedSegmentsAreRefused(t *testing.T) {
 	}
 }
 
-// TestRestoredOldFilesAreRefused: an older copy of the tail, after an orderly stop.
+// TestRestoredOldFilesAreRefused: after an orderly stop, an older copy of the last segment is refused.
 func TestRestoredOldFilesAreRefused(t *testing.T) {
 	w, dir := create(t, small)
 	store(t, w, 1, 5)
@@ -309,8 +310,8 @@ func TestDamageWhileOpenIsNoticed(t *testing.T) {
 	require.NoError(t, w.GetLog(2, &raft.Log{}))
 }
 
-// TestZeroedSectorOfTwoBatches: zeros over the end of one acknowledged batch and the head of the
-// next batch are no torn append, wherever the first batch begins.
+// TestZeroedSectorOfTwoBatches: zeros over the end of one acknowledged batch and the head of the next one do not count
+// as a torn append, wherever the first batch begins.
 func TestZeroedSectorOfTwoBatches(t *testing.T) {
 	for _, together := range []bool{false, true} {
 		w, dir := create(t, small)
@@ -338,7 +339,7 @@ func TestZeroedSectorOfTwoBatches(t *testing.T) {
 	}
 }
 
-// TestGoldenLog opens a log that an earlier release has written: its form must not change.
+// TestGoldenLog: a log that an earlier release has written can be opened, since the format must not change.
 func TestGoldenLog(t *testing.T) {
 	dir := memoryDir(t)
 	require.NoError(t, os.CopyFS(dir, os.DirFS("testdata/golden")))
@@ -349,7 +350,7 @@ func TestGoldenLog(t *testing.T) {
 	requireRange(t, reopen(t, dir, small), 3, 25)
 }
 
-// TestBatchOfOtherLength: a batch whose records end before the batch does, or go on behind it, is not whole.
+// TestBatchOfOtherLength: a batch is not whole if its records end before its length or after it.
 func TestBatchOfOtherLength(t *testing.T) {
 	records := record.Append(nil, entry(1))
 	b := append(make([]byte, headSize+batchHeadSize), records...)
@@ -362,7 +363,7 @@ func TestBatchOfOtherLength(t *testing.T) {
 	}
 }
 
-// TestBatchOfOtherEntries: a batch that does not go on from the one before is not whole.
+// TestBatchOfOtherEntries: a batch is not whole if it does not continue the one before.
 func TestBatchOfOtherEntries(t *testing.T) {
 	records := record.Append(nil, entry(2))
 	b := append(make([]byte, headSize+batchHeadSize), records...)
@@ -374,7 +375,7 @@ func TestBatchOfOtherEntries(t *testing.T) {
 	}
 }
 
-// TestEntryInAnothersPlace: an entry that is whole and stands where another was is damage.
+// TestEntryInAnothersPlace: a whole entry in the place of another one is damage.
 func TestEntryInAnothersPlace(t *testing.T) {
 	w, dir := create(t, small)
 	require.NoError(t, w.StoreLogs([]*raft.Log{{Index: 1, Data: []byte("one")}, {Index: 2, Data: []byte("two")}}))

@@ -23,13 +23,13 @@ import (
 	"github.com/holdfast/holdfast/server/store/internal/vfs"
 )
 
-// act changes a log, and says what becomes of its entries.
+// act is a change of a log. then returns the entries of the log after the change.
 type act struct {
 	do   func(w *WAL) error
 	then func(entries []*raft.Log) []*raft.Log
 }
 
-// version makes entries that differ from entry's.
+// version returns entries that differ from those of other versions.
 func version(from, to, v uint64) []*raft.Log {
 	logs := entries(from, to)
 	for _, l := range logs {
@@ -65,7 +65,7 @@ func closing() act {
 	return act{do: (*WAL).Close, then: func(old []*raft.Log) []*raft.Log { return old }}
 }
 
-// filled is a log of several segments.
+// filled returns the acts that make a log of several segments.
 func filled() []act {
 	var acts []act
 	for i := uint64(1); i < 30; i += 9 {
@@ -74,7 +74,7 @@ func filled() []act {
 	return acts
 }
 
-// powerScenarios are cut at every operation of their last act.
+// powerScenarios are interrupted at every operation of their last act.
 var powerScenarios = []struct {
 	name string
 	acts []act
@@ -97,7 +97,7 @@ var powerScenarios = []struct {
 
 const powerDir = "log"
 
-// opener opens logs, one at a time, and closes the last log when a test fails.
+// opener opens logs, one at a time, and closes the last one when a test fails.
 type opener struct {
 	size int64 // of segments
 	last *WAL
@@ -117,12 +117,12 @@ func (o *opener) open(d *memdisk.Disk) (*WAL, error) {
 	w, err := Open(powerDir, Options{SegmentSize: o.size, FS: d.Boot()})
 	o.last = w
 	if err == nil {
-		synctest.Wait() // the next segment is ready: operations come in the same order each time
+		synctest.Wait() // until the next segment is prepared: operations then come in the same order each time
 	}
 	return w, err
 }
 
-// newPowerDisk has an empty log.
+// newPowerDisk returns a disk with an empty log.
 func newPowerDisk(t *testing.T, seed uint64) *memdisk.Disk {
 	t.Helper()
 	d := memdisk.New(seed)
@@ -133,7 +133,7 @@ func newPowerDisk(t *testing.T, seed uint64) *memdisk.Disk {
 	return d
 }
 
-// contents are all entries.
+// contents returns all entries of a log.
 func contents(t *testing.T, w *WAL) []*raft.Log {
 	t.Helper()
 	first, err := w.FirstIndex()
@@ -149,7 +149,7 @@ func contents(t *testing.T, w *WAL) []*raft.Log {
 	return logs
 }
 
-// fingerprint tells logs apart.
+// fingerprint returns a text that differs between different logs.
 func fingerprint(logs []*raft.Log) string {
 	if len(logs) == 0 {
 		return "no entries"
@@ -163,7 +163,7 @@ func fingerprint(logs []*raft.Log) string {
 	return fmt.Sprintf("entries %d to %d, %08x", logs[0].Index, logs[len(logs)-1].Index, crc32.ChecksumIEEE(b))
 }
 
-// fault is what happens at one operation.
+// fault is called at one operation, and returns the operation's error.
 type fault func(d *memdisk.Disk) error
 
 func kills(d *memdisk.Disk) error { d.Kill(); return nil }
@@ -173,7 +173,7 @@ func cuts(seed uint64) fault {
 	return func(d *memdisk.Disk) error { d.PowerCut(seed); return nil }
 }
 
-// firstFaults are the first faults. The next faults come in the Open that follows.
+// firstFaults has the first faults, by name. The next faults happen in the Open that follows.
 var firstFaults = map[string]struct {
 	first fault
 	next  []fault
@@ -182,10 +182,10 @@ var firstFaults = map[string]struct {
 	[]fault{fails},
 }}
 
-// at makes f happen at the nth operation from now on; reached says whether it came to that.
+// at has f called at the nth operation from now on. reached is set then.
 func at(d *memdisk.Disk, n int, f fault) (reached *bool) {
 	reached = new(bool)
-	var met atomic.Int64 // the next segment is made beside the rest
+	var met atomic.Int64 // the next segment is prepared concurrently
 	d.Hook(func(op memdisk.Op) error {
 		if op.Kind == memdisk.OpOpen || met.Add(1) != int64(n) {
 			return nil
@@ -196,21 +196,20 @@ func at(d *memdisk.Disk, n int, f fault) (reached *bool) {
 	return reached
 }
 
-// crashed closes what is left of w when its process was killed, or a write failed.
+// crashed closes w after its process was killed, or a write has failed.
 func crashed(d *memdisk.Disk, w *WAL) {
 	d.Kill()
 	_ = w.Close()
 	d.Hook(nil)
 }
 
-// TestPowerCutAfterACrash: a process dies in any operation, or sees the operation fail. Entries
-// that the next process finds in its log, and so may acknowledge, are there after each later power
-// cut.
+// TestPowerCutAfterACrash: a process dies in any operation, or the operation fails. Entries that the next process finds
+// in its log, and so may acknowledge, survive each later power cut.
 func TestPowerCutAfterACrash(t *testing.T) {
 	protocoltest.SkipShort(t, "a power cut at every write")
 	for _, row := range powerScenarios {
 		for name, f := range firstFaults {
-			for _, size := range []int64{small.SegmentSize, 64 << 10} { // most appends begin a segment, or none
+			for _, size := range []int64{small.SegmentSize, 64 << 10} { // most appends begin a segment, or none does
 				t.Run(fmt.Sprintf("%s, %s, %d", row.name, name, size), func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) { cutEverywhere(t, size, row.acts, f.first, f.next) })
 				})
@@ -232,7 +231,7 @@ func cutEverywhere(t *testing.T, size int64, acts []act, first fault, next []fau
 	}
 }
 
-// TestFailedWriteLeavesNothingOpen, whichever it is.
+// TestFailedWriteLeavesNothingOpen: whichever write fails, no file of the log stays open after Close.
 func TestFailedWriteLeavesNothingOpen(t *testing.T) {
 	for _, row := range powerScenarios {
 		synctest.Test(t, func(t *testing.T) {
@@ -244,8 +243,8 @@ func TestFailedWriteLeavesNothingOpen(t *testing.T) {
 	}
 }
 
-// played performs all acts; f happens at the nth operation of the last one. The log's entries are
-// then as before, or as after.
+// played performs all acts, with f at the nth operation of the last one. The log then has the entries from before or
+// from after that act.
 func played(t *testing.T, o *opener, d *memdisk.Disk, acts []act, n int, f fault) (reached bool, before,
 	after []*raft.Log,
 ) {
@@ -274,7 +273,8 @@ func played(t *testing.T, o *opener, d *memdisk.Disk, acts []act, n int, f fault
 	return *met, before, after
 }
 
-// requireTidy: the segments and the next one are there, and are open, and nothing else.
+// requireTidy requires that the segments and the prepared next segment exist and are open, and that there are no other
+// files.
 func requireTidy(t *testing.T, d *memdisk.Disk, w *WAL) {
 	t.Helper()
 	synctest.Wait()
@@ -289,7 +289,7 @@ func requireTidy(t *testing.T, d *memdisk.Disk, w *WAL) {
 	require.ElementsMatch(t, want, names)
 }
 
-// requireKept opens the log, in several ways, and requires that what it shows stays.
+// requireKept opens the log in several ways, and requires that the entries that it shows stay.
 func requireKept(t *testing.T, o *opener, d *memdisk.Disk, n int, before, after []*raft.Log, next []fault) {
 	t.Helper()
 	seen := requireEither(t, o, d.Clone(1), before, after)
@@ -323,7 +323,7 @@ func requireKept(t *testing.T, o *opener, d *memdisk.Disk, n int, before, after 
 	}
 }
 
-// requireEither opens the log, finds one of two contents, and kills the process.
+// requireEither opens the log, requires one of two contents, and kills the process.
 func requireEither(t *testing.T, o *opener, d *memdisk.Disk, before, after []*raft.Log) []*raft.Log {
 	t.Helper()
 	w, err := o.open(d)
@@ -334,7 +334,7 @@ func requireEither(t *testing.T, o *opener, d *memdisk.Disk, before, after []*ra
 	return found
 }
 
-// requireSeen opens the log and cuts the power, again and again.
+// requireSeen opens the log, requires its entries, and cuts the power, several times.
 func requireSeen(t *testing.T, o *opener, d *memdisk.Disk, want []*raft.Log, seed uint64) {
 	t.Helper()
 	for range 2 {
@@ -346,7 +346,7 @@ func requireSeen(t *testing.T, o *opener, d *memdisk.Disk, want []*raft.Log, see
 	}
 }
 
-// requireGrows appends to the log before the power is cut, and after it.
+// requireGrows opens the log, requires its entries, appends others, and cuts the power, several times.
 func requireGrows(t *testing.T, o *opener, d *memdisk.Disk, want []*raft.Log, seed uint64) {
 	t.Helper()
 	for range 2 {
@@ -365,8 +365,8 @@ func requireGrows(t *testing.T, o *opener, d *memdisk.Disk, want []*raft.Log, se
 	}
 }
 
-// TestWhatWasErasedStaysErased: a power cut tears an append, the erasing of its rest fails, and the
-// power is cut again in an append over the same place. Nothing of the first must show in the second: it would look
+// TestWhatWasErasedStaysErased: a power cut tears an append, the erasing of its remains fails, and the power is cut
+// again in an append over the same place. The second append must not contain remains of the first, which would look
 // like damage.
 func TestWhatWasErasedStaysErased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -394,7 +394,7 @@ func TestWhatWasErasedStaysErased(t *testing.T) {
 	})
 }
 
-// TestFullDiskUnderALargeBatch: a batch for which the disk has no room leaves none of its bytes there.
+// TestFullDiskUnderALargeBatch: a batch for which the disk has no room leaves no file there.
 func TestFullDiskUnderALargeBatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newOpener(t)
@@ -421,8 +421,8 @@ func TestFullDiskUnderALargeBatch(t *testing.T) {
 	})
 }
 
-// TestFullDiskIsToldBeforehand: that the next segment has no room is told while the log still has some, and the log
-// goes on with that segment when room was made.
+// TestFullDiskIsToldBeforehand: if there is no room for the next segment, that is logged while the log can still
+// append. When room was made, appends succeed.
 func TestFullDiskIsToldBeforehand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told bytes.Buffer
@@ -447,7 +447,7 @@ func TestFullDiskIsToldBeforehand(t *testing.T) {
 	})
 }
 
-// TestSpareIsWhole: a segment is not prepared if one of its writes failed, also when the next would succeed.
+// TestSpareIsWhole: a segment is not prepared if one of its operations failed, even if the next ones would succeed.
 func TestSpareIsWhole(t *testing.T) {
 	for failing := range 10 {
 		d := memdisk.New(7)
@@ -471,8 +471,8 @@ func TestSpareIsWhole(t *testing.T) {
 	}
 }
 
-// TestChangeBesideASpare: the folder's sync fails for the next segment while the log changes. What was acknowledged is
-// there after a power cut.
+// TestChangeBesideASpare: the sync of the folder for the next segment fails while the log changes. The acknowledged
+// change survives a power cut.
 func TestChangeBesideASpare(t *testing.T) {
 	for _, change := range []act{deleting(1, 9), deleting(5, 9), appending(10, 60, 0)} {
 		synctest.Test(t, func(t *testing.T) {
@@ -490,7 +490,7 @@ func TestChangeBesideASpare(t *testing.T) {
 						return nil
 					}
 					switch syncs.Add(1) {
-					case 2: // the spare's; the first is Open's
+					case 2: // for the next segment; the first is Open's
 						select {
 						case <-beside:
 						case <-time.After(time.Second):
@@ -516,7 +516,7 @@ func TestChangeBesideASpare(t *testing.T) {
 	}
 }
 
-// TestSpareIsNotTakenUpAgain: a file whose name may not be on the disk, and cannot be removed, is in the way.
+// TestSpareIsNotTakenUpAgain: a file whose name may not be on the disk, and which cannot be removed, is not used again.
 func TestSpareIsNotTakenUpAgain(t *testing.T) {
 	d := memdisk.New(7)
 	folder := vfs.NewFolder(d.Boot(), ".")

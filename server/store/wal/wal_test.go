@@ -25,8 +25,8 @@ import (
 // small makes segments of a few dozen entries.
 var small = Options{SegmentSize: 4096}
 
-// memoryDir is a folder on a disk in memory where there is one: these tests are about bytes
-// and their order, not about a disk's speed.
+// memoryDir returns a folder in memory, if there is one: these tests are about bytes and their order, and not about the
+// speed of a disk.
 func memoryDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "holdfast-test-")
@@ -52,7 +52,7 @@ func reopen(t testing.TB, dir string, o Options) *WAL {
 	return w
 }
 
-// crash ends w as a killed process does: nothing is written any more.
+// crash ends w as if its process were killed: nothing is written any more.
 func crash(w *WAL) {
 	w.writing.Lock()
 	defer w.writing.Unlock()
@@ -64,7 +64,7 @@ func crash(w *WAL) {
 	w.closeSegments()
 }
 
-// entry is deterministic, of varying size, and full of zeros in part.
+// entry returns an entry whose size depends on its index, and part of whose data is zeros.
 func entry(index uint64) *raft.Log {
 	data := append(fmt.Appendf(nil, "entry %d ", index), make([]byte, index*37%300)...)
 	return &raft.Log{
@@ -86,7 +86,7 @@ func store(t testing.TB, w *WAL, from, to uint64) {
 	require.NoError(t, w.StoreLogs(entries(from, to)))
 }
 
-// requireRange finds exactly the entries first to last.
+// requireRange requires exactly the entries first to last.
 func requireRange(t testing.TB, w *WAL, first, last uint64) {
 	t.Helper()
 	got, err := w.FirstIndex()
@@ -150,7 +150,7 @@ func TestCreateDoesNotOverwrite(t *testing.T) {
 	require.ErrorIs(t, Create(vfs.OS{}, filepath.Join(empty, "nowhere")), fs.ErrNotExist)
 }
 
-// blind cannot tell what is there.
+// blind is a file system that cannot tell which files exist.
 type blind struct{ vfs.FS }
 
 func (blind) Exists(string) (bool, error)          { return false, syscall.EIO }
@@ -167,7 +167,7 @@ func TestGapsAreRefused(t *testing.T) {
 	requireRange(t, w, 5, 7)
 }
 
-// TestAppendBeyondAllSizes: it is refused, and the log goes on.
+// TestAppendBeyondAllSizes: an append that is too large is refused, and later ones succeed.
 func TestAppendBeyondAllSizes(t *testing.T) {
 	w, _ := create(t, small)
 	w.batch = bufferRoom + batchHeadSize + 1000
@@ -212,7 +212,7 @@ func TestDeleteRange(t *testing.T) {
 			requireRange(t, w, row.first, row.last)
 			next := row.last + 1
 			if row.last == 0 {
-				next = 1000 // after a snapshot an empty log goes on anywhere
+				next = 1000 // after a snapshot, an empty log continues at any index
 				row.first = next
 			}
 			store(t, w, next, next+20)
@@ -249,7 +249,7 @@ func TestLargeEntriesGetASegmentOfTheirOwn(t *testing.T) {
 	require.Less(t, cap(w.buf), len(big.Data), "the memory of a large batch is not kept")
 }
 
-// counting counts what is written to segments, in bytes.
+// counting counts the bytes that are written to segments.
 type counting struct {
 	vfs.FS
 	written *atomic.Int64
@@ -275,7 +275,7 @@ func (f countedFile) WriteAt(b []byte, at int64) (int, error) {
 
 func (f countedFile) WriteDirect(b []byte, at int64) (int, error) { return f.WriteAt(b, at) }
 
-// TestLargeBatchIsWrittenOnce: the room of large batches is not zeroed first.
+// TestLargeBatchIsWrittenOnce: the space of a large batch is not filled with zeros first.
 func TestLargeBatchIsWrittenOnce(t *testing.T) {
 	const segment, size = 64 << 10, 30 << 10
 	dir, stored, index := memoryDir(t), int64(0), uint64(0)
@@ -295,7 +295,7 @@ func TestLargeBatchIsWrittenOnce(t *testing.T) {
 	require.NoError(t, w.GetLog(index-1, new(raft.Log)))
 }
 
-// requireNoMoreFiles finds the files of the segments, and besides the spare alone.
+// requireNoMoreFiles requires that there are only the files of the segments, and the prepared next one.
 func requireNoMoreFiles(t testing.TB, w *WAL, dir string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*.seg"))
@@ -303,7 +303,8 @@ func requireNoMoreFiles(t testing.TB, w *WAL, dir string) {
 	require.LessOrEqual(t, len(files), len(w.segments)+1, "no file is left behind but the spare")
 }
 
-// TestSpaceIsInProportionToEntries: of any size, alone and mixed with small ones.
+// TestSpaceIsInProportionToEntries: the space of entries of any size is in proportion to them, with and without small
+// ones between.
 func TestSpaceIsInProportionToEntries(t *testing.T) {
 	const segment = 64 << 10
 	for _, size := range []int{1 << 10, 20 << 10, 30 << 10, 34 << 10, 40 << 10, 64 << 10, 200 << 10} {
@@ -332,7 +333,8 @@ func TestSpaceIsInProportionToEntries(t *testing.T) {
 	}
 }
 
-// TestAgainstAModel does what raft does, and more of it, and crashes in between.
+// TestAgainstAModel: random appends and deletions, as raft makes them and others, and crashes and restarts in between
+// leave the entries of a model.
 func TestAgainstAModel(t *testing.T) {
 	for seed := range uint64(40) {
 		rng := rand.New(rand.NewPCG(seed, 1))
@@ -411,7 +413,7 @@ func TestReadersNeedNotWait(t *testing.T) {
 		if i%9 == 0 {
 			deleted.Go(func() { require.NoError(t, w.DeleteRange(0, i-20)) })
 		}
-		store(t, w, i, i+2) // beside the deletion
+		store(t, w, i, i+2) // concurrently with the deletion
 		deleted.Wait()
 	}
 	close(stop)
@@ -419,7 +421,7 @@ func TestReadersNeedNotWait(t *testing.T) {
 	requireRange(t, w, 377, 401)
 }
 
-// TestClosingTogether: what comes while a log is closed has its effect, or is told that the log is closed.
+// TestClosingTogether: a call during a Close takes effect, or returns ErrClosed.
 func TestClosingTogether(t *testing.T) {
 	w, dir := create(t, small)
 	store(t, w, 1, 20)
@@ -482,7 +484,7 @@ func TestFailedRotationIsTheLast(t *testing.T) {
 	requireRange(t, reopen(t, dir, small), 1, last)
 }
 
-// TestFailedClosing: who closes a log whose last entry cannot be noted is told.
+// TestFailedClosing: Close returns an error if the index of the last entry cannot be recorded.
 func TestFailedClosing(t *testing.T) {
 	w, dir := create(t, small)
 	store(t, w, 1, 5)
@@ -506,8 +508,8 @@ func TestSparesSurviveAFullDisk(t *testing.T) {
 	reopen(t, dir, small)
 }
 
-// TestGone: a file is named that is not there under its name, the newest segment or the manifest. An error says nothing
-// about either.
+// TestGone: Gone returns the path of the newest segment or of the manifest if the open file is not there. If the disk
+// returns an error, so does Gone, without a path.
 func TestGone(t *testing.T) {
 	w, dir := create(t, small)
 	for n := range uint64(2) {
@@ -523,7 +525,7 @@ func TestGone(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, name, path)
 		require.NoError(t, os.Rename(name+".kept", name))
-		sees := w.folder // the next segment may be being made
+		sees := w.folder // the next segment may be prepared meanwhile
 		w.folder = vfs.NewFolder(blind{sees.FS}, dir)
 		path, err = w.Gone()
 		require.ErrorIs(t, err, syscall.EIO)
@@ -579,12 +581,12 @@ func TestNewerFormatIsRefused(t *testing.T) {
 	require.ErrorContains(t, err, "cannot unmarshal string")
 }
 
-// stubborn removes nothing.
+// stubborn is a file system that removes nothing.
 type stubborn struct{ vfs.FS }
 
 func (stubborn) Remove(string) error { return syscall.EIO }
 
-// TestUnlistedSegmentThatStays: one that cannot be removed is an error of Open.
+// TestUnlistedSegmentThatStays: Open fails if it cannot remove a segment that the manifest does not list.
 func TestUnlistedSegmentThatStays(t *testing.T) {
 	w, dir := create(t, small)
 	store(t, w, 1, 3)
@@ -597,7 +599,8 @@ func TestUnlistedSegmentThatStays(t *testing.T) {
 	require.NoFileExists(t, left)
 }
 
-// TestSegmentWithoutEntries: where an append came no further than its segment the log is as empty as before.
+// TestSegmentWithoutEntries: if an append was interrupted after it had added its segment, the log is as empty as
+// before.
 func TestSegmentWithoutEntries(t *testing.T) {
 	w, dir := create(t, small)
 	w.writing.Lock()
@@ -613,7 +616,7 @@ func TestSegmentWithoutEntries(t *testing.T) {
 	requireRange(t, w, 1000, 1001)
 }
 
-// TestUsualSegments have the usual size where none is asked for.
+// TestUsualSegments: segments have the default size if none is given.
 func TestUsualSegments(t *testing.T) {
 	w, _ := create(t, Options{})
 	store(t, w, 1, 1)

@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast/holdfast/server/store/internal/vfs"
 )
 
-// newPatient is on a disk with one file.
+// newPatient returns a Patient on a disk with one file.
 func newPatient(t *testing.T) (*vfs.Patient, *memdisk.Disk) {
 	disk := memdisk.New(1)
 	files := disk.Boot()
@@ -24,7 +24,7 @@ func newPatient(t *testing.T) (*vfs.Patient, *memdisk.Disk) {
 	return vfs.NewPatient(files, "file", slog.New(slog.DiscardHandler)), disk
 }
 
-// exhaust opens files while there are none to spare, until the reserve is gone too.
+// exhaust opens files while no descriptor is free, until the reserve is used up, too.
 func exhaust(p *vfs.Patient, disk *memdisk.Disk) (opened int) {
 	disk.Limit(disk.Opened())
 	for kept := disk.Opened(); opened < kept; opened++ {
