@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast/holdfast/server/peer/wire"
 )
 
-// A session that is ready when its leader is not followed any more takes nothing.
+// TestLateSessionIsNotAttached: a connection that is ready when its leader is no longer followed gets no batches.
 func TestLateSessionIsNotAttached(t *testing.T) {
 	writes := newWaiting(0)
 	c := NewClient(ClientConfig{Writes: writes, Reads: newWaiting(0)})
@@ -56,7 +56,7 @@ func TestGreetingThatDoesNotCome(t *testing.T) {
 	})
 }
 
-// TestWaitTogether: a WAIT comes while connections come and go.
+// TestWaitTogether: WAITs are sent while connections are attached and detached.
 func TestWaitTogether(t *testing.T) {
 	c := NewClient(ClientConfig{Writes: newWaiting(0), Reads: newWaiting(0)})
 	together(
@@ -69,7 +69,7 @@ func TestWaitTogether(t *testing.T) {
 	)
 }
 
-// TestFramesAreBounded: a frame takes batches up to its size, and any one alone; a large buffer is not kept.
+// TestFramesAreBounded: a frame takes batches up to its size, or one larger batch alone. A large buffer is not kept.
 func TestFramesAreBounded(t *testing.T) {
 	c := newConnection(&ClientConfig{Writes: newWaiting(0), Reads: newWaiting(0)}, "n2", nil)
 	for _, add := range []func(*Batch) bool{c.addWrite, c.addRead} {
@@ -87,7 +87,7 @@ func TestFramesAreBounded(t *testing.T) {
 	require.NotNil(t, wire.Kept(c.frame))
 }
 
-// together runs functions of many goroutines at once: the race detector looks on.
+// together runs each function on several goroutines at the same time, for the race detector.
 func together(functions ...func(round int)) {
 	var all sync.WaitGroup
 	for _, f := range functions {
@@ -102,7 +102,7 @@ func together(functions ...func(round int)) {
 	all.Wait()
 }
 
-// TestReceiverTogether: links come, go and bring writes at once.
+// TestReceiverTogether: links are admitted and dismissed, and bring writes, at the same time.
 func TestReceiverTogether(t *testing.T) {
 	q := NewReceiver(ReceiverConfig{Subscribed: func(string, bool, bool) {}, QueueBytes: 1 << 20, Wake: make(chan struct{}, 1)})
 	link := func(node string) func(int) {
@@ -136,7 +136,7 @@ func TestReceiverTogether(t *testing.T) {
 	require.Zero(t, q.bytes)
 }
 
-// TestLinkTogether: either end of a link has everything under way at once.
+// TestLinkTogether: all calls of each end of a link are made at the same time.
 func TestLinkTogether(t *testing.T) {
 	p := newPeer(&ReceiverConfig{
 		ReplyBytes: 1 << 20, QueueBytes: 10_000, Followers: func() int { return 1 }, CommandTimeout: time.Minute,

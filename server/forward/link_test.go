@@ -26,7 +26,7 @@ import (
 	"github.com/holdfast/holdfast/server/peer/wire"
 )
 
-// line is batches that wait in order, as a node's queue has them.
+// line has batches that wait in order, as in a node's queue.
 type line struct {
 	mu       sync.Mutex
 	next     uint64
@@ -34,7 +34,7 @@ type line struct {
 	consumer any
 	wake     chan<- struct{}
 	answers  map[uint64]Completion
-	sent     map[uint64]int // how often each was taken
+	sent     map[uint64]int // how often each batch was taken
 }
 
 type standing struct {
@@ -61,7 +61,7 @@ func (l *line) add(body string) uint64 {
 	return l.next
 }
 
-// oldest is the first number that waits.
+// oldest returns the number of the first batch that waits.
 func (l *line) oldest() uint64 {
 	if len(l.batches) == 0 {
 		return l.next
@@ -135,7 +135,7 @@ func (l *line) Complete(cs []Completion) {
 	}
 }
 
-// answer is what a batch was answered with; empty: nothing yet.
+// answer returns the reply to a batch, or an empty string if there is none yet.
 func (l *line) answer(number uint64) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -153,22 +153,22 @@ func (l *line) answer(number uint64) string {
 	return strings.Join(all, ",")
 }
 
-// linked are a leader and a follower, and what each was told.
+// linked has a leader and a follower, and a record of the functions that they have called.
 type linked struct {
 	t             *testing.T
 	net           *peertest.Network
 	receiver      *Receiver
 	client        *Client
 	writes, reads *line
-	log, leaders  *bytes.Buffer // what each end logs
+	log, leaders  *bytes.Buffer // of the follower and of the leader
 
 	mu         sync.Mutex
 	told       []string
 	silent     bool // the leader applies nothing
 	member     func() bool
 	onGreeting func()
-	running    <-chan struct{} // until the leader's end has ended
-	ends       func()          // begins the end
+	running    <-chan struct{} // closed when the leader's end has ended
+	ends       func()          // begins the end of both
 	stop       func()
 }
 
@@ -184,7 +184,7 @@ func (l *linked) sets(f func()) {
 	f()
 }
 
-// takes returns what was told since the last call.
+// takes returns the record since the last call.
 func (l *linked) takes() []string {
 	synctest.Wait()
 	l.mu.Lock()
@@ -196,7 +196,7 @@ func (l *linked) takes() []string {
 
 func oneValue(text string) []protocol.Value { return []protocol.Value{protocol.Bulk(text)} }
 
-// link starts both ends; wrap may break connections of the dialer, and of the acceptor.
+// link starts both ends. dialed and accepted may wrap the connections of the follower and of the leader, to break them.
 func link(t *testing.T, dialed, accepted func(net.Conn) net.Conn) *linked {
 	l := &linked{t: t, net: peertest.New(), writes: newLine(), reads: newLine(), log: &bytes.Buffer{}, leaders: &bytes.Buffer{}}
 	listener, err := l.net.Listen("n1:1")
@@ -296,7 +296,7 @@ func link(t *testing.T, dialed, accepted func(net.Conn) net.Conn) *linked {
 	return l
 }
 
-// linkedUp has a test look at both ends in virtual time.
+// linkedUp runs a test of both ends in virtual time.
 func linkedUp(t *testing.T, test func(t *testing.T, l *linked)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -306,7 +306,7 @@ func linkedUp(t *testing.T, test func(t *testing.T, l *linked)) {
 	})
 }
 
-// suspect is a connection through which nothing may pass any more.
+// suspect is a connection that records the calls of Stuck.
 type suspect struct {
 	net.Conn
 	l *linked
@@ -314,7 +314,7 @@ type suspect struct {
 
 func (s suspect) Stuck() { s.l.tell("stuck") }
 
-// apply answers what followers wrote.
+// apply answers the writes of followers.
 func (l *linked) apply(ctx context.Context, wake <-chan struct{}) {
 	for {
 		select {
@@ -339,7 +339,7 @@ func (l *linked) apply(ctx context.Context, wake <-chan struct{}) {
 			case string(b.Body) == "large":
 				reply = strings.Repeat("x", 3<<19)
 			case len(b.Body) > 100<<10:
-				reply = "wrote much" // with many such replies some may find no room
+				reply = "wrote much" // of many longer replies, some might find no room
 			}
 			if p := l.receiver.Peer(b.Origin); p != nil && !silent && string(b.Body) != "never" {
 				p.Reply(b.Seq, oneValue(reply))
@@ -351,7 +351,7 @@ func (l *linked) apply(ctx context.Context, wake <-chan struct{}) {
 
 func same(c net.Conn) net.Conn { return c }
 
-// wrapping is a listener whose connections are wrapped.
+// wrapping is a listener that wraps its connections.
 type wrapping struct {
 	net.Listener
 	wrap func(net.Conn) net.Conn
@@ -365,7 +365,7 @@ func (w wrapping) Accept() (net.Conn, error) {
 	return w.wrap(wordy{c}), nil
 }
 
-// wordy is a connection over which no empty frame goes.
+// wordy is a connection on which an empty frame cannot be written.
 type wordy struct{ net.Conn }
 
 func (w wordy) Write(b []byte) (int, error) {
@@ -375,14 +375,14 @@ func (w wordy) Write(b []byte) (int, error) {
 	return w.Conn.Write(b)
 }
 
-// TestLink: all that goes over a link, there and back.
+// TestLink: every kind of message is sent over a link, in both directions.
 func TestLink(t *testing.T) {
 	linkedUp(t, func(t *testing.T, l *linked) {
 		require.Nil(t, l.client.Wait(1, 0), "nobody can be asked")
 		l.receiver.Open(1)
 		first := l.writes.add("before")
 		l.client.SubscribeCommits(true)
-		synctest.Wait() // the client waits for a leader
+		synctest.Wait() // until the client waits for a leader
 		l.client.Follow("n1")
 		require.ElementsMatch(t, []string{
 			"reached n1", "leader met n2 at two:6379", "follower met n1 at one:6379", "up to n1", "n2 subscribed true",
@@ -458,7 +458,7 @@ func TestLink(t *testing.T) {
 	})
 }
 
-// TestLinkComesAgain: what was not answered is sent again over the next link, whatever ended the last one.
+// TestLinkComesAgain: batches without an answer are sent again over the next link, whatever ended the last one.
 func TestLinkComesAgain(t *testing.T) {
 	for name, breaks := range map[string]func(l *linked){
 		"broken":     func(l *linked) { l.net.Break("n1", "n2") },
@@ -500,7 +500,7 @@ func TestLinkComesAgain(t *testing.T) {
 	}
 }
 
-// TestLinkThatIsGone: without a link a WAIT reaches no leader, and no batch is taken. A new link ends that.
+// TestLinkThatIsGone: without a link, no WAIT is sent, and no batch is taken. The next link ends that.
 func TestLinkThatIsGone(t *testing.T) {
 	linkedUp(t, func(t *testing.T, l *linked) {
 		l.receiver.Open(1)
@@ -519,7 +519,8 @@ func TestLinkThatIsGone(t *testing.T) {
 	})
 }
 
-// TestLinkIsRefused: by a node that does not lead, to a node that is no member, and by another node at the address.
+// TestLinkIsRefused: a node that does not lead refuses links, and a leader refuses those of nodes that are no members.
+// A follower refuses a link to another node than the one that it dialed.
 func TestLinkIsRefused(t *testing.T) {
 	linkedUp(t, func(t *testing.T, l *linked) {
 		l.client.Follow("n3")
@@ -537,7 +538,7 @@ func TestLinkIsRefused(t *testing.T) {
 		require.NotContains(t, l.takes(), "up to n1")
 		require.Contains(t, l.log.String(), "refuses the link: this node is no member")
 		calls := 0
-		l.sets(func() { // removed behind the first look
+		l.sets(func() { // removed after the first check
 			l.member = func() bool {
 				calls++
 				if calls == 3 {
@@ -563,8 +564,8 @@ func TestLinkIsRefused(t *testing.T) {
 	})
 }
 
-// TestLargeRepliesOfALink: those that have no room together come one after the other; over a slow link they take longer
-// than a silence may. What is too large for a write is left to the follower's own log.
+// TestLargeRepliesOfALink: large replies that have no room together are sent one after the other. Over a slow link they
+// may take longer than SilenceTimeout. The follower's own log has the reply to a write that is too large.
 func TestLargeRepliesOfALink(t *testing.T) {
 	linkedUp(t, func(t *testing.T, l *linked) {
 		l.receiver.config.CommandTimeout = time.Hour
@@ -584,7 +585,7 @@ func TestLargeRepliesOfALink(t *testing.T) {
 		for range halves {
 			l.writes.add("small")
 		}
-		half := l.writes.add("half") // its number is no read's
+		half := l.writes.add("half") // no read has its number
 		time.Sleep(time.Second)
 		require.Len(t, l.writes.answer(half), 700<<10)
 		large := l.writes.add("large")
@@ -592,7 +593,7 @@ func TestLargeRepliesOfALink(t *testing.T) {
 		require.Empty(t, l.writes.answer(large))
 		l.writes.Complete([]Completion{{Number: large}})
 
-		// More than a frame holds, at once.
+		// More batches at once than a frame has room for.
 		body := strings.Repeat("x", 200<<10)
 		l.writes.mu.Lock()
 		l.writes.wake = nil
@@ -612,8 +613,8 @@ func TestLargeRepliesOfALink(t *testing.T) {
 	})
 }
 
-// TestStatusBetweenParts: a follower that reads slowly hears each second how the leader is, also behind a frame that is
-// too large to be kept.
+// TestStatusBetweenParts: a follower that reads slowly gets a status message each second, between the parts of a large
+// reply, even behind a frame that is too large to be kept.
 func TestStatusBetweenParts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn, other := net.Pipe()
@@ -639,7 +640,7 @@ func TestStatusBetweenParts(t *testing.T) {
 	})
 }
 
-// TestOneAnswerIsMissing: a link on which others are answered stays.
+// TestOneAnswerIsMissing: a link on which one batch gets no answer stays while others do.
 func TestOneAnswerIsMissing(t *testing.T) {
 	linkedUp(t, func(t *testing.T, l *linked) {
 		l.receiver.Open(1)
@@ -653,7 +654,7 @@ func TestOneAnswerIsMissing(t *testing.T) {
 	})
 }
 
-// TestLeaderChangesInAGreeting: no batch goes to a node that is followed no more.
+// TestLeaderChangesInAGreeting: if the leader changes during a greeting, no batch is sent to the former one.
 func TestLeaderChangesInAGreeting(t *testing.T) {
 	linkedUp(t, func(t *testing.T, l *linked) {
 		l.onGreeting = func() { l.client.Follow("") }
@@ -665,7 +666,7 @@ func TestLeaderChangesInAGreeting(t *testing.T) {
 	})
 }
 
-// TestOtherVersionOfLinks: its node is told the verdict.
+// TestOtherVersionOfLinks: a node with another version of links gets that verdict, and no link.
 func TestOtherVersionOfLinks(t *testing.T) {
 	linkedUp(t, func(t *testing.T, l *linked) {
 		l.receiver.Open(1)
@@ -684,8 +685,8 @@ func TestOtherVersionOfLinks(t *testing.T) {
 	})
 }
 
-// TestStrangersOfALink: a connection without a whole greeting learns nothing, and ends; a node that cannot be greeted
-// back has no link.
+// TestStrangersOfALink: a connection without a complete greeting gets no answer, and is closed. A node that cannot be
+// sent the leader's greeting has no link.
 func TestStrangersOfALink(t *testing.T) {
 	linkedUp(t, func(t *testing.T, l *linked) {
 		l.receiver.Open(1)
@@ -717,7 +718,7 @@ func TestStrangersOfALink(t *testing.T) {
 	})
 }
 
-// TestLeaderThatReadsNothing: a leader that takes no greeting is given up, and so is one that says none.
+// TestLeaderThatReadsNothing: a leader that does not read the greeting is given up, and so is one that sends none.
 func TestLeaderThatReadsNothing(t *testing.T) {
 	for _, reads := range []bool{true, false} {
 		linkedUp(t, func(t *testing.T, l *linked) {
@@ -736,8 +737,8 @@ func TestLeaderThatReadsNothing(t *testing.T) {
 	}
 }
 
-// TestLinkThatTakesNothingEnds: when there is nothing more to read of a link, the leader does not wait for what it
-// still writes, which nobody takes.
+// TestLinkThatTakesNothingEnds: when the leader reads no more from a link, it does not wait for its own write, which
+// the other end does not read.
 func TestLinkThatTakesNothingEnds(t *testing.T) {
 	linkedUp(t, func(t *testing.T, l *linked) {
 		l.receiver.Open(1)
@@ -762,7 +763,7 @@ func TestLinkThatTakesNothingEnds(t *testing.T) {
 	})
 }
 
-// TestReceiverWaitsForItsParts: Run has not ended while a read is made.
+// TestReceiverWaitsForItsParts: Run does not return while a read is being executed.
 func TestReceiverWaitsForItsParts(t *testing.T) {
 	linkedUp(t, func(t *testing.T, l *linked) {
 		release := make(chan struct{})
@@ -787,7 +788,7 @@ func TestReceiverWaitsForItsParts(t *testing.T) {
 	})
 }
 
-// TestQueueOfWrites: what is looked at and taken, against a list.
+// TestQueueOfWrites: Waiting, Scan and Take agree with a list.
 func TestQueueOfWrites(t *testing.T) {
 	q := NewReceiver(ReceiverConfig{Subscribed: func(string, bool, bool) {}, QueueBytes: 1 << 20, Wake: make(chan struct{}, 1)})
 	q.Open(1)
@@ -841,7 +842,7 @@ func TestQueueOfWrites(t *testing.T) {
 
 var errBroken = errors.New("the connection is broken")
 
-// breaking is a connection of which the nth read or write fails, of all connections that count together.
+// breaking is a connection whose nth read or write fails. The calls of several connections may count together.
 type breaking struct {
 	net.Conn
 	calls *atomic.Int64
@@ -862,8 +863,8 @@ func (b breaking) Write(p []byte) (int, error) {
 	return b.Conn.Write(p)
 }
 
-// TestFailuresOfALink: one read or write of either end fails. All is answered all the same, once the next link is
-// there, and of the former one nothing is left.
+// TestFailuresOfALink: one read or write of either end fails. Everything is answered once there is another link, and
+// nothing of the former link is left.
 func TestFailuresOfALink(t *testing.T) {
 	for _, follower := range []bool{true, false} {
 		t.Run(fmt.Sprint("follower ", follower), func(t *testing.T) {
@@ -883,13 +884,13 @@ func TestFailuresOfALink(t *testing.T) {
 					synctest.Wait()
 					for round := range 3 {
 						write, read := l.writes.add(fmt.Sprint(round)), l.reads.add("long")
-						time.Sleep(time.Second + 10*minRedialPause) // beside the status messages
+						time.Sleep(time.Second + 10*minRedialPause) // while status messages are sent
 						require.Equal(t, fmt.Sprint("wrote ", round), l.writes.answer(write))
 						require.Equal(t, "first,on with rest", l.reads.answer(read))
 					}
 					downs := slices.DeleteFunc(l.takes(), func(told string) bool { return !strings.HasPrefix(told, "down") })
 					require.LessOrEqual(t, len(downs), 1)
-					if follower && len(downs) > 0 && n > 2 { // the first two greet
+					if follower && len(downs) > 0 && n > 2 { // the first two are the greeting's
 						require.Contains(t, downs[0], errBroken.Error(), "the cause, and not its consequences")
 					}
 					require.Equal(t, 1, l.net.Connections())

@@ -40,7 +40,8 @@ func TestFrames(t *testing.T) {
 	require.ErrorIs(t, err, wire.ErrCorrupt)
 }
 
-// TestMembersAreTold: a status message says all that is known of each member, and a greeting what its node can use.
+// TestMembersAreTold: a status message has all that the leader knows of each member, and a greeting the versions that
+// its node can use.
 func TestMembersAreTold(t *testing.T) {
 	about := About{ClientAddr: "a", SentinelAddr: "s", Release: "0.2.0", NewestVersion: 7, HoldVersion: 6}
 	require.Equal(t, uint64(6), about.usable())
@@ -56,7 +57,8 @@ func TestMembersAreTold(t *testing.T) {
 	require.False(t, f.More())
 }
 
-// TestGreetingOfALaterBuild has fields at its end that this build does not know. A field less is an error.
+// TestGreetingOfALaterBuild: a greeting may have further fields at its end, which are ignored. A missing field is an
+// error.
 func TestGreetingOfALaterBuild(t *testing.T) {
 	for _, kind := range []byte{kindHello, kindWelcome} {
 		g := greeting{version: linkVersion, id: "n1", about: About{ClientAddr: "a", SentinelAddr: "s", Release: "0.2.0"}}
@@ -71,7 +73,7 @@ func TestGreetingOfALaterBuild(t *testing.T) {
 	}
 }
 
-// Whatever a peer sends, reading it ends, and without a panic.
+// FuzzFields reads arbitrary frames. Each read ends, without a panic.
 func FuzzFields(f *testing.F) {
 	f.Add(wire.AppendBytes([]byte{kindWrite, 1, 1}, "body"))
 	f.Add(appendValues([]byte{kindWrote, 1}, []protocol.Value{protocol.OK, protocol.Array(protocol.Integer(1))}))
@@ -94,8 +96,8 @@ func FuzzFields(f *testing.F) {
 	})
 }
 
-// TestFramesAreFrozen: what nodes of other releases read and write does not change. A later release adds fields at the
-// end of a greeting, and messages for those whose greeting has such a field.
+// TestFramesAreFrozen: the encoding of messages does not change, since nodes of other releases use it. A later release
+// adds fields at the end of a greeting, and sends new messages only to nodes whose greeting has such a field.
 func TestFramesAreFrozen(t *testing.T) {
 	about := About{ClientAddr: "a:1", SentinelAddr: "s:2", Release: "0.1.0", NewestVersion: 6, HoldVersion: 5}
 	g := greeting{version: linkVersion, verdict: verdictStranger, id: "n1", epoch: 300, about: about}
@@ -182,7 +184,8 @@ func TestFramesAreFrozen(t *testing.T) {
 	}
 }
 
-// TestGreetingOfWhoHangsUp: the error says what happened to the connection, and not that the greeting is wrong.
+// TestGreetingOfWhoHangsUp: if the connection ends before the greeting, the error says so, and not that the greeting is
+// invalid.
 func TestGreetingOfWhoHangsUp(t *testing.T) {
 	_, err := readGreeting(bufio.NewReader(strings.NewReader("")), kindHello)
 	require.ErrorIs(t, err, io.EOF)
@@ -190,7 +193,7 @@ func TestGreetingOfWhoHangsUp(t *testing.T) {
 	require.ErrorIs(t, err, wire.ErrCorrupt, "a frame without a word")
 }
 
-// TestValuesThatAreCutShort: none of them is taken.
+// TestValuesThatAreCutShort: no value of a truncated message is used.
 func TestValuesThatAreCutShort(t *testing.T) {
 	all := appendValues(nil, []protocol.Value{protocol.Bulk("first"), protocol.Array(protocol.Integer(7), protocol.Null)})
 	for n := range all {

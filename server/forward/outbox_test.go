@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast/holdfast/server/peer/wire"
 )
 
-// waiting are batches that wait, by number, without bodies.
+// waiting has batches that wait, by number, without bodies.
 type waiting struct {
 	numbers  map[uint64]bool
 	consumer any
@@ -42,7 +42,7 @@ func (w *waiting) Detach(consumer any) {
 
 func (w *waiting) Take(any, func(*Batch) bool) {}
 
-// Unanswered: an answer is never late.
+// Unanswered returns 0, as if no answer were late.
 func (w *waiting) Unanswered(any) time.Duration { return 0 }
 
 func (w *waiting) Has(number uint64) bool { return w.numbers[number] }
@@ -53,13 +53,14 @@ func (w *waiting) Complete(cs []Completion) {
 	}
 }
 
-// aConnection is the follower's end of a connection, without the connection.
+// aConnection returns the follower's end of a connection, without a network.
 func aConnection(limit int, batches int) *connection {
 	return newConnection(&ClientConfig{ReplyBytes: limit, Reads: newWaiting(batches), Writes: newWaiting(batches)}, "n1",
 		nil)
 }
 
-// drain takes all that is to be sent, and returns the numbers of the replies in the order in which they are complete.
+// drain takes all queued frames. It returns the numbers of the replies in the order of their completion, the replies,
+// and the number of frames.
 func drain(t *testing.T, o *outbox, c *connection) (order []uint64, replies map[uint64][]protocol.Value, frames int) {
 	t.Helper()
 	replies = make(map[uint64][]protocol.Value)
@@ -100,7 +101,8 @@ func send(t *testing.T, o *outbox, kind byte, number uint64, replies []protocol.
 	return o.put(kind, number, replies, size, deadline)
 }
 
-// Short replies go before parts of large ones, and of these the one goes first that has the least left.
+// TestSmallRepliesGoFirst: short replies are sent before parts of large ones. Of the large ones, the one with the
+// fewest bytes left is sent first.
 func TestSmallRepliesGoFirst(t *testing.T) {
 	o := newOutbox(8 << 20)
 	c := aConnection(8<<20, 10)
@@ -125,7 +127,7 @@ func TestSmallRepliesGoFirst(t *testing.T) {
 	require.False(t, o.fits(largeReply))
 }
 
-// A small reply that comes while a large one is under way does not wait for its end.
+// TestReplyPassesOneThatIsUnderWay: a small reply is sent between the parts of a large one.
 func TestReplyPassesOneThatIsUnderWay(t *testing.T) {
 	o := newOutbox(8 << 20)
 	soon := time.Now().Add(time.Minute)
@@ -141,7 +143,7 @@ func TestReplyPassesOneThatIsUnderWay(t *testing.T) {
 	require.Equal(t, uint64(3), p.number)
 }
 
-// A read waits while too many bytes of short messages do, and has them sent.
+// TestReadWaitsForTheSender: while too many bytes of short messages are queued, a read waits, and has them sent.
 func TestReadWaitsForTheSender(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPeer(&ReceiverConfig{ReplyBytes: 1 << 20}, nil, greeting{})
@@ -161,7 +163,8 @@ func TestReadWaitsForTheSender(t *testing.T) {
 	})
 }
 
-// A reply that has grown since it found no room waits for room again.
+// TestReplyThatGrows: a reply that found no room is read again when there is room. If it has grown, it waits for room
+// again.
 func TestReplyThatGrows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sizes := []int{500 << 10, 700 << 10, 600 << 10}
@@ -199,7 +202,7 @@ func TestReplyThatGrows(t *testing.T) {
 	})
 }
 
-// A reply that found no room is made again, and is not kept meanwhile.
+// TestReplyWithoutRoomIsNotKept: a reply that finds no room is dropped. It is read again later.
 func TestReplyWithoutRoomIsNotKept(t *testing.T) {
 	p := newPeer(&ReceiverConfig{ReplyBytes: 1 << 20}, nil, greeting{})
 	soon := time.Now().Add(time.Minute)
@@ -210,7 +213,7 @@ func TestReplyWithoutRoomIsNotKept(t *testing.T) {
 	require.False(t, f.read)
 }
 
-// A read that was not begun in time is not made, and has no reply but an error.
+// TestReadThatIsLateIsNotMade: a read that has not begun before its deadline is not executed, and gets an error.
 func TestReadThatIsLateIsNotMade(t *testing.T) {
 	p := newPeer(&ReceiverConfig{ReplyBytes: 1 << 20}, nil, greeting{})
 	require.True(t, p.serve(t.Context(), &forwardedRead{number: 2, count: 1, deadline: time.Now()}, nil))
@@ -221,7 +224,7 @@ func TestReadThatIsLateIsNotMade(t *testing.T) {
 	require.Equal(t, []Completion{{Number: 2, Err: protocol.ErrNoLeader}}, c.answered)
 }
 
-// What nobody waits for any more is not sent to its end, and the follower keeps nothing of it.
+// TestLateReplyIsDropped: after its deadline a reply is not sent further, and the follower drops the parts that it has.
 func TestLateReplyIsDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newOutbox(8 << 20)
@@ -244,7 +247,7 @@ func TestLateReplyIsDropped(t *testing.T) {
 	})
 }
 
-// Nothing is kept of a reply that nobody waits for, and not too much of the others.
+// TestPartsAreBounded: no parts are kept of a reply that no batch waits for, and the bytes of other parts are bounded.
 func TestPartsAreBounded(t *testing.T) {
 	c := aConnection(1<<20, 2)
 	part := func(number uint64, state byte, text string) error {
@@ -269,7 +272,7 @@ func TestPartsAreBounded(t *testing.T) {
 	require.ErrorIs(t, err, wire.ErrCorrupt)
 }
 
-// TestBrokenMessageEndsTheLink: what the follower cannot read is an error of the connection.
+// TestBrokenMessageEndsTheLink: an invalid message is an error of the connection, at either end.
 func TestBrokenMessageEndsTheLink(t *testing.T) {
 	c := aConnection(1<<20, 2)
 	f := wire.Fields[string]{Rest: string([]byte{kindPart})}
@@ -304,7 +307,7 @@ func TestBrokenMessageEndsTheLink(t *testing.T) {
 	}
 }
 
-// TestReadsAreConfirmed: a read is made only behind a check that this node leads.
+// TestReadsAreConfirmed: a read is executed only after a check has confirmed that this node leads.
 func TestReadsAreConfirmed(t *testing.T) {
 	for _, refusal := range []error{nil, protocol.ErrNoLeader} {
 		synctest.Test(t, func(t *testing.T) {
@@ -335,7 +338,8 @@ func TestReadsAreConfirmed(t *testing.T) {
 	}
 }
 
-// What waits at the leader for one follower is bounded, however slowly that one reads.
+// TestLinkIsBoundedAtTheLeader: what waits for one follower on the leader is bounded, however slowly the follower
+// reads.
 func TestLinkIsBoundedAtTheLeader(t *testing.T) {
 	config := &ReceiverConfig{
 		ReplyBytes: 8 << 20, QueueBytes: 10_000, Followers: func() int { return 2 },
@@ -366,7 +370,7 @@ func TestLinkIsBoundedAtTheLeader(t *testing.T) {
 	}
 	require.Zero(t, p.readBytes)
 
-	// A read above the share is taken where none waits, and keeps others out until it is answered.
+	// A read above the share is accepted if no other waits, and excludes others until it is answered.
 	for range 3 {
 		p.reads, p.out = nil, newOutbox(8<<20)
 		p.queueReads([]forwardedRead{{number: 4, body: strings.Repeat("x", 6000)}, {number: 5}})
@@ -381,7 +385,8 @@ func TestLinkIsBoundedAtTheLeader(t *testing.T) {
 	require.Empty(t, p.out.large, "above the limit of replies")
 }
 
-// TestNothingIsKeptOfWhatWasSent: a large reply shares memory with the state.
+// TestNothingIsKeptOfWhatWasSent: the heap keeps no pointer to a reply that was removed, since a large reply shares
+// memory with the state.
 func TestNothingIsKeptOfWhatWasSent(t *testing.T) {
 	var h bySize[*parcel]
 	for left := range 5 {

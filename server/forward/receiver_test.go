@@ -20,7 +20,7 @@ import (
 	"github.com/holdfast/holdfast/server/peer/wire"
 )
 
-// Replies to a node's previous incarnation are not for the present one.
+// TestLinkIsOfOneLife: a link gets no replies to a previous incarnation of its node.
 func TestLinkIsOfOneLife(t *testing.T) {
 	q := NewReceiver(ReceiverConfig{})
 	p := &Peer{origin: protocol.Incarnation{Node: "n2", Epoch: 2}}
@@ -29,14 +29,15 @@ func TestLinkIsOfOneLife(t *testing.T) {
 	require.Same(t, p, q.Peer(protocol.Incarnation{Node: "n2", Epoch: 2}))
 }
 
-// A node has one link: an older one, or one of a leadership that is over, says nothing for its node any more.
+// TestOldLinkSaysNothing: a node has one link. Messages of an older link, or of a link of a former leadership, have no
+// effect.
 func TestOldLinkSaysNothing(t *testing.T) {
 	subscribed := false
 	q := NewReceiver(ReceiverConfig{
 		Subscribed: func(_ string, yes, _ bool) { subscribed = yes }, QueueBytes: 10,
 		Wake: make(chan struct{}, 1),
 	})
-	ends := make(map[*Peer]net.Conn) // the follower's
+	ends := make(map[*Peer]net.Conn) // the follower's ends
 	link := func(epoch uint64) *Peer {
 		conn, other := net.Pipe()
 		t.Cleanup(func() { _ = other.Close() })
@@ -81,7 +82,7 @@ func TestOldLinkSaysNothing(t *testing.T) {
 	}
 }
 
-// What followers had queued when a leadership ended takes no room of the next one.
+// TestInboxIsEmptyWhenItOpens: batches that were queued when a leadership ended use no room in the next one.
 func TestInboxIsEmptyWhenItOpens(t *testing.T) {
 	q := NewReceiver(ReceiverConfig{Subscribed: func(string, bool, bool) {}, QueueBytes: 10, Wake: make(chan struct{}, 1)})
 	for term := range uint64(3) {
@@ -96,7 +97,7 @@ func TestInboxIsEmptyWhenItOpens(t *testing.T) {
 	}
 }
 
-// TestQueueOfALeadershipEndsWithIt: batches that were not taken are not the next leadership's.
+// TestQueueOfALeadershipEndsWithIt: batches that were not taken in a leadership are not in the queue of the next one.
 func TestQueueOfALeadershipEndsWithIt(t *testing.T) {
 	q := NewReceiver(ReceiverConfig{Subscribed: func(string, bool, bool) {}, QueueBytes: 100, Wake: make(chan struct{}, 1)})
 	for term := range uint64(3) {
@@ -116,7 +117,7 @@ func TestQueueOfALeadershipEndsWithIt(t *testing.T) {
 	}
 }
 
-// TestQueueThatIsNeverEmpty: what was taken makes room, though something is always left.
+// TestQueueThatIsNeverEmpty: batches that were taken make room, even if others are always left.
 func TestQueueThatIsNeverEmpty(t *testing.T) {
 	q := NewReceiver(ReceiverConfig{Subscribed: func(string, bool, bool) {}, QueueBytes: 100, Wake: make(chan struct{}, 1)})
 	q.Open(1)
@@ -138,8 +139,8 @@ func TestQueueThatIsNeverEmpty(t *testing.T) {
 	}
 }
 
-// TestSmallBatchesPassLargeOnes: large batches come into the queue in their order, as far as their work has room, and
-// when those before are taken. What comes meanwhile stands before them.
+// TestSmallBatchesPassLargeOnes: large batches enter the queue in their order, as far as their work has room, once
+// those before are taken. Batches that arrive meanwhile are queued before them.
 func TestSmallBatchesPassLargeOnes(t *testing.T) {
 	q := NewReceiver(ReceiverConfig{Subscribed: func(string, bool, bool) {}, QueueBytes: 100, Wake: make(chan struct{}, 1)})
 	for term := range uint64(2) {
@@ -177,7 +178,7 @@ func TestSmallBatchesPassLargeOnes(t *testing.T) {
 		_, taken = take(10, false)
 		require.Empty(t, taken)
 		require.Equal(t, 1, q.bytes)
-		if term == 0 { // and the next leadership has none of them
+		if term == 0 { // the next leadership has none of these
 			work, taken = take(10, true)
 			require.Equal(t, int64(30), work)
 			require.Equal(t, []uint64{5}, taken)
@@ -188,8 +189,8 @@ func TestSmallBatchesPassLargeOnes(t *testing.T) {
 	}
 }
 
-// TestAbandonedBatchesHoldNoMemory: large batches that their node has given up leave the queue, and make room in a full
-// one for the batch that tells so.
+// TestAbandonedBatchesHoldNoMemory: large batches that their node has given up are removed from the queue. If the queue
+// is full, that makes room for the batch that shows it.
 func TestAbandonedBatchesHoldNoMemory(t *testing.T) {
 	q := NewReceiver(ReceiverConfig{Subscribed: func(string, bool, bool) {}, QueueBytes: 50, Wake: make(chan struct{}, 1)})
 	q.Open(1)
@@ -215,8 +216,8 @@ func TestAbandonedBatchesHoldNoMemory(t *testing.T) {
 	require.Zero(t, q.bytes)
 }
 
-// TestLargeBatchesOfTheNextLeadership: batches that were admitted and not taken when a leadership ended hold up neither
-// the large batches of the next one, nor, behind these in a full queue, the small ones.
+// TestLargeBatchesOfTheNextLeadership: batches were admitted and not taken when a leadership ended. In the next one
+// they delay neither large batches nor the small ones that wait behind these in a full queue.
 func TestLargeBatchesOfTheNextLeadership(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := NewReceiver(ReceiverConfig{Subscribed: func(string, bool, bool) {}, QueueBytes: 100, Wake: make(chan struct{}, 1)})
@@ -244,7 +245,8 @@ func TestLargeBatchesOfTheNextLeadership(t *testing.T) {
 	})
 }
 
-// A link whose queue is full waits until the leader takes something, or the leadership ends.
+// TestFullQueueIsWaitedFor: a link whose queue is full waits until the leader takes batches, or the link or the
+// leadership ends.
 func TestFullQueueIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := NewReceiver(ReceiverConfig{Subscribed: func(string, bool, bool) {}, QueueBytes: 10, Wake: make(chan struct{}, 1)})
@@ -291,7 +293,7 @@ func TestFullQueueIsWaitedFor(t *testing.T) {
 	})
 }
 
-// A WAIT that is over makes room for another.
+// TestWaitsOfALinkDoNotAddUp: a WAIT that has ended makes room for another.
 func TestWaitsOfALinkDoNotAddUp(t *testing.T) {
 	p := newPeer(&ReceiverConfig{ReplyBytes: 1 << 20, Wait: func(context.Context, int, time.Duration) int { return 1 }},
 		nil, greeting{})
@@ -302,7 +304,7 @@ func TestWaitsOfALinkDoNotAddUp(t *testing.T) {
 	}
 }
 
-// A link has so many WAITs open, and answers the others at once.
+// TestWaitsOfALinkAreBounded: a link has at most maxWaits open WAITs, and answers further ones at once.
 func TestWaitsOfALinkAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPeer(&ReceiverConfig{ReplyBytes: 1 << 20, Quorum: func() int { return 9 }, Wait: func(context.Context, int,
@@ -323,7 +325,7 @@ func TestWaitsOfALinkAreBounded(t *testing.T) {
 	})
 }
 
-// A batch whose sources are compiled does not hold up the batches behind it.
+// TestSourcesWaitAside: a batch whose sources are being compiled does not delay later batches.
 func TestSourcesWaitAside(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		prepared, compile := []string{}, make(chan struct{})
