@@ -55,12 +55,14 @@ func TestNothingIsLeftAfterChurn(t *testing.T) {
 		require.NoError(t, err, churnEnv)
 	}
 	first, _ := seeds(t, 1)
-	c := &churn{driven: driven{o: runOptions{
-		workload: nativeLocks, nemesis: churnFaults, nodes: 3, seed: first,
-		time: length,
-	}}}
-	synctest.Test(t, c.run)
-	verdict, text := c.judge()
+	verdict, text := decided(t, first, func(seed uint64) (checker.Verdict, string) {
+		c := &churn{driven: driven{o: runOptions{
+			workload: nativeLocks, nemesis: churnFaults, nodes: 3, seed: seed,
+			time: length,
+		}}}
+		synctest.Test(t, c.run)
+		return c.judge()
+	})
 	t.Logf("%s of virtual time\n%s", length, text[:min(len(text), 4000)])
 	require.Equal(t, checker.Valid, verdict, text)
 }

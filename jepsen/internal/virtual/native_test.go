@@ -35,11 +35,14 @@ func TestNativeLocksUnderMixedFaults(t *testing.T) {
 // load.
 func TestHoldersThatAreSilent(t *testing.T) {
 	eachSeed(t, 2, func(t *testing.T, seed uint64) {
-		d := drive(t, runOptions{
-			workload: "nativesession", nemesis: "holder-frozen,holder-vanished", nodes: 3, light: true, slow: seed%2 == 0,
-			seed: seed, time: 50 * time.Second,
+		var d *driven
+		verdict, text := decided(t, seed, func(seed uint64) (checker.Verdict, string) {
+			d = drive(t, runOptions{
+				workload: "nativesession", nemesis: "holder-frozen,holder-vanished", nodes: 3, light: true, slow: seed%2 == 0,
+				seed: seed, time: 50 * time.Second,
+			})
+			return d.judge()
 		})
-		verdict, text := d.judge()
 		require.Equal(t, checker.Valid, verdict, text)
 		require.GreaterOrEqual(t, len(d.h.Faults), 3, text)
 		for _, f := range d.h.Faults {
@@ -52,11 +55,14 @@ func TestHoldersThatAreSilent(t *testing.T) {
 // TestManyHoldsThatEnd: when thousands of holds end together, waiters are granted at once, and not before the end.
 func TestManyHoldsThatEnd(t *testing.T) {
 	eachSeed(t, 1, func(t *testing.T, seed uint64) {
-		d := drive(t, runOptions{
-			workload: "native", nemesis: "holder-many", nodes: 3, light: true, seed: seed,
-			time: time.Minute,
+		var d *driven
+		verdict, text := decided(t, seed, func(seed uint64) (checker.Verdict, string) {
+			d = drive(t, runOptions{
+				workload: "native", nemesis: "holder-many", nodes: 3, light: true, seed: seed,
+				time: time.Minute,
+			})
+			return d.judge()
 		})
-		verdict, text := d.judge()
 		require.Equal(t, checker.Valid, verdict, text)
 		require.GreaterOrEqual(t, len(d.h.Faults), 3, text)
 		for _, f := range d.h.Faults {

@@ -278,17 +278,28 @@ func eachSeed(t *testing.T, usual int, test func(t *testing.T, seed uint64)) {
 // tries is how often an invalid run is repeated; the count of failures shows how far a seed alone reproduces it.
 const tries = 10
 
-// judged repeats a run whose verdict is unknown with other seeds, since searches may run out of time on a busy machine.
-// An invalid run is repeated with the same seed, and the text counts the failures.
-func judged(t *testing.T, o runOptions) (verdict checker.Verdict, text string) {
+// decided repeats a run with other seeds while its verdict is unknown, at most twice, since searches may run out of time
+// on a busy machine.
+func decided(t *testing.T, seed uint64, run func(seed uint64) (checker.Verdict, string)) (verdict checker.Verdict, text string) {
 	t.Helper()
 	for range 3 {
-		if verdict, text = run(t, o); verdict != checker.Unknown {
+		if verdict, text = run(seed); verdict != checker.Unknown {
 			break
 		}
 		t.Log(text)
-		o.seed += 1000
+		seed += 1000
 	}
+	return verdict, text
+}
+
+// judged repeats a run whose verdict is unknown: see decided. An invalid run is repeated with the same seed, and the
+// text counts the failures.
+func judged(t *testing.T, o runOptions) (verdict checker.Verdict, text string) {
+	t.Helper()
+	verdict, text = decided(t, o.seed, func(seed uint64) (checker.Verdict, string) {
+		o.seed = seed
+		return run(t, o)
+	})
 	if verdict == checker.Invalid {
 		text += fmt.Sprintf("invalid again in %d of %d tries with seed %d\n", repeated(t, o), tries, o.seed)
 	}
