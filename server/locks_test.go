@@ -231,6 +231,7 @@ func TestHeartbeat(t *testing.T) {
 					took := (<-next).Sub(last)
 					require.GreaterOrEqual(t, took, lease)
 					require.Less(t, took, lease+500*time.Millisecond)
+					time.Sleep(time.Second) // until the holder's node, a follower, has applied the entry
 					require.False(t, holder.Connected(), "the client learns of it when it wakes")
 				} else {
 					time.Sleep(3 * time.Minute)
