@@ -25,7 +25,7 @@ type disk struct {
 	refuses atomic.Bool   // see [Replica.DiskFull]
 
 	mu                   sync.Mutex
-	free, total, reserve uint64 // bytes of this node's disk; 0 while unknown
+	free, total, reserve uint64 // bytes of this node's disk; all 0 while unknown
 	full                 bool   // this node's disk is full
 }
 
@@ -86,12 +86,15 @@ func (r *Replica) leaveTo(ctx context.Context, id string) {
 func (d *disk) judge(stateBytes uint64) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.total == 0 {
+		return false
+	}
 	d.reserve = stateBytes + stateBytes/stateShare + min(logReserve, d.total/logShare)
 	least := d.reserve
 	if d.full {
 		least += least / stateShare
 	}
-	d.full = d.total > 0 && d.free < least
+	d.full = d.free < least
 	return d.full
 }
 

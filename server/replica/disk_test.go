@@ -12,8 +12,6 @@ import (
 	"github.com/holdfast/holdfast/server/replica/replicatest"
 )
 
-const roomOfDisk = 1 << 40
-
 // TestFullDisks: while the disk of the leader is nearly full, or the disks of so many others that no majority has room,
 // every node refuses data. Deletions go on, and the bytes of entries are limited. When there is room again, data is
 // taken. A leader without room transfers its leadership if a majority has room.
@@ -21,6 +19,7 @@ func TestFullDisks(t *testing.T) {
 	inBubble(t, patience, func(t *testing.T, c *replicatest.Cluster) {
 		leader, followers := c.Leader(), c.Followers()
 		free := make(map[*replicatest.Node]uint64)
+		roomOfDisk := uint64(0) // unknown
 		note := func(n *replicatest.Node, bytes uint64) {
 			free[n] = bytes
 			for range 4 { // until status messages have reached all nodes
@@ -43,6 +42,13 @@ func TestFullDisks(t *testing.T) {
 			}
 		}
 		refused(false, "nobody knows")
+		require.Equal(t, protocol.OK, leader.Do("SET", "state", "of some bytes"))
+		for _, n := range c.Nodes() {
+			note(n, 0)
+			free, reserve := n.Replica().Space()
+			require.Zero(t, free+reserve, "no reserve is told while the size of the disk is unknown")
+		}
+		roomOfDisk = 1 << 40
 		for _, n := range c.Nodes() {
 			free[n] = roomOfDisk
 		}
