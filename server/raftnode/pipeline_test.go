@@ -472,6 +472,21 @@ func TestPipelineEnds(t *testing.T) {
 			})
 		})
 	}
+	// The leadership ends while a request waits for room.
+	withPipeline(t, func(p *testPipeline, _ *heldStore) {
+		for range pipelineDepth {
+			p.send(5)
+		}
+		p.member.takenBefore()
+		sent := waits(t, func() error {
+			_, err := p.AppendEntries(entryRequest(5), &raft.AppendEntriesResponse{})
+			return err
+		})
+		p.tr.leads.Store(func(uint64) bool { return false })
+		p.answer(5)
+		require.ErrorIs(t, <-sent, raft.ErrLeadershipLost)
+		require.Empty(t, p.member.takenBefore())
+	})
 	// Requests that are in flight when raft closes the pipeline arrive, and their answers are recorded.
 	withPipeline(t, func(p *testPipeline, _ *heldStore) {
 		p.send(4, 5)
