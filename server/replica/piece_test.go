@@ -85,27 +85,29 @@ func inTable(t *testing.T, test func(e *entries, submit func(*Batch) <-chan erro
 	})
 }
 
-// TestBatchKnowsItsNumbers: a batch with writes reports each number under which a part of it is proposed. Reads report
-// none.
+// TestBatchKnowsItsNumbers: a batch with writes reports each number under which a part of it is proposed, whether the
+// rest takes a turn or not, as that of a duty. Reads report none.
 func TestBatchKnowsItsNumbers(t *testing.T) {
-	inTable(t, func(e *entries, submit func(*Batch) <-chan error) {
-		var numbers []uint64
-		writes, reads := numbered("w", 2), numbered("r", 1)
-		reads.Write = false
-		for _, b := range []*Batch{writes, reads} {
-			b.OnNumber = func(number uint64) { numbers = append(numbers, number) }
-		}
-		ended := []<-chan error{submit(writes), submit(reads)}
-		require.Equal(t, []string{"w0w1", "r0"}, e.take())
-		require.Equal(t, []uint64{1}, numbers)
-		e.queue.Complete([]forward.Completion{e.ran("w", 0, 1)})
-		require.Equal(t, []string{"w1"}, e.taken(entryWork, true))
-		require.Equal(t, []uint64{1, 3}, numbers)
-		e.queue.Complete([]forward.Completion{e.ran("w", 1, 2), {Number: 2, Replies: places(1)}})
-		for _, done := range ended {
-			require.NoError(t, <-done)
-		}
-	})
+	for _, duty := range []bool{false, true} {
+		inTable(t, func(e *entries, submit func(*Batch) <-chan error) {
+			var numbers []uint64
+			writes, reads := numbered("w", 2), numbered("r", 1)
+			writes.Duty, reads.Write = duty, false
+			for _, b := range []*Batch{writes, reads} {
+				b.OnNumber = func(number uint64) { numbers = append(numbers, number) }
+			}
+			ended := []<-chan error{submit(writes), submit(reads)}
+			require.Equal(t, []string{"w0w1", "r0"}, e.take())
+			require.Equal(t, []uint64{1}, numbers)
+			e.queue.Complete([]forward.Completion{e.ran("w", 0, 1)})
+			require.Equal(t, []string{"w1"}, e.taken(entryWork, true))
+			require.Equal(t, []uint64{1, 3}, numbers)
+			e.queue.Complete([]forward.Completion{e.ran("w", 1, 2), {Number: 2, Replies: places(1)}})
+			for _, done := range ended {
+				require.NoError(t, <-done)
+			}
+		})
+	}
 }
 
 // TestRestGoesBehindAll: the rest of a batch goes to the end of the queue, with a new number, and takes a turn. More of
