@@ -259,35 +259,38 @@ func answer(c *testClient, words ...string) string {
 	return got
 }
 
-// TestNoticesAreBounded shows that the waits with NOTIFY of a connection are bounded in bytes. A wait that has ended
+// TestNoticesAreBounded shows that the waits with NOTIFY of a connection are bounded, in number and in bytes. A wait that has ended
 // does not count.
 func TestNoticesAreBounded(t *testing.T) {
-	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
-		holder, c := s.dial(), s.dial()
-		key := strings.Repeat("k", 60_000)
-		require.Equal(t, ":1\r\n", answer(holder, "LOCK.ACQUIRE", key, "holder", "PX", "60000"))
-		waiting := 0
-		for ; waiting < maxNotices; waiting++ {
-			if got := answer(c, "LOCK.ACQUIRE", key, strings.Repeat("o", waiting), "PX", "60000", "WAIT", "0",
-				"NOTIFY"); got != ":0\r\n" {
-				require.Equal(t, "-ERR too many waits with NOTIFY on this connection\r\n", got)
-				break
+	for _, c := range []struct{ keyBytes, least, most int }{{60_000, 200, 300}, {1, maxNotices, maxNotices}} {
+		inBubble(t, Config{}, func(t *testing.T, s *testServer) {
+			holder, waiter := s.dial(), s.dial()
+			key := strings.Repeat("k", c.keyBytes)
+			require.Equal(t, ":1\r\n", answer(holder, "LOCK.ACQUIRE", key, "holder", "PX", "600000"))
+			wait := func(owner int) string {
+				return answer(waiter, "LOCK.ACQUIRE", key, strconv.Itoa(owner), "PX", "60000", "WAIT", "0", "NOTIFY")
 			}
-		}
-		require.Greater(t, waiting, 200)
-		require.Less(t, waiting, 300)
-		var held int
-		for _, conn := range s.clients() {
-			held = max(held, conn.footprint())
-		}
-		require.Greater(t, held, waiting*60_000)
-		require.Equal(t, ":1\r\n", answer(c, "LOCK.CANCEL", key, "o"))
-		require.Equal(t, ":0\r\n", answer(c, "LOCK.ACQUIRE", key, "o", "PX", "60000", "WAIT", "0", "NOTIFY"))
-		c.nc.Close()
-		time.Sleep(time.Second)
-		require.Zero(t, s.cluster.LockStats().Waiting)
-		require.Zero(t, s.cluster.clients.Waiters.Len())
-	})
+			waiting, got := 0, ":0\r\n"
+			for ; got == ":0\r\n" && waiting <= c.most; waiting++ {
+				got = wait(waiting)
+			}
+			waiting-- // the refused one
+			require.Equal(t, "-ERR too many waits with NOTIFY on this connection\r\n", got)
+			require.GreaterOrEqual(t, waiting, c.least)
+			require.LessOrEqual(t, waiting, c.most)
+			var held int
+			for _, conn := range s.clients() {
+				held = max(held, conn.footprint())
+			}
+			require.Greater(t, held, waiting*c.keyBytes)
+			require.Equal(t, ":1\r\n", answer(waiter, "LOCK.CANCEL", key, "0"))
+			require.Equal(t, ":0\r\n", wait(waiting))
+			waiter.nc.Close()
+			time.Sleep(time.Second)
+			require.Zero(t, s.cluster.LockStats().Waiting)
+			require.Zero(t, s.cluster.clients.Waiters.Len())
+		})
+	}
 }
 
 // TestBreaksAreLogged shows that a LOCK.BREAK that ends a hold is logged with its client and reason, also in a
