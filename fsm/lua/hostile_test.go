@@ -221,6 +221,9 @@ func collidingKeys() string {
 	return `local t = {} for i = 1, 1e5 do t[2^40 + i * 2^32 - i] = i end while true do end`
 }
 
+// hostileLimits are low, so that a script that uses up a budget takes milliseconds.
+var hostileLimits = Limits{Steps: 500_000, MemoryBytes: 16 << 20}
+
 func runHostile(t testing.TB, s hostileScript, limits Limits) (protocol.Value, Used, error) {
 	p, err := Compile(s.source, limits)
 	require.NoError(t, err)
@@ -233,7 +236,7 @@ func runHostile(t testing.TB, s hostileScript, limits Limits) (protocol.Value, U
 // of its caller alone.
 func TestHostileScripts(t *testing.T) {
 	protocoltest.SkipShort(t, "scripts that use up every budget")
-	limits := Limits{Steps: 500_000, MemoryBytes: 16 << 20}
+	limits := hostileLimits
 	for _, s := range hostileScripts {
 		t.Run(s.name, func(t *testing.T) {
 			v, used, err := runHostile(t, s, limits)
