@@ -259,8 +259,8 @@ func answer(c *testClient, words ...string) string {
 	return got
 }
 
-// TestNoticesAreBounded shows that the waits with NOTIFY of a connection are bounded, in number and in bytes. A wait that has ended
-// does not count.
+// TestNoticesAreBounded shows that the waits with NOTIFY of a connection are bounded, in number and in bytes. A wait
+// that has ended does not count.
 func TestNoticesAreBounded(t *testing.T) {
 	for _, c := range []struct{ keyBytes, least, most int }{{60_000, 200, 300}, {1, maxNotices, maxNotices}} {
 		inBubble(t, Config{}, func(t *testing.T, s *testServer) {
