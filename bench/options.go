@@ -79,7 +79,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	fs.DurationVar(&o.env.Client.TTL, "ttl", 30*time.Second, "time to live of locks")
 	fs.DurationVar(&o.env.Client.Timeout, "timeout", 5*time.Second, "limit of one command")
 	sizes := &o.env.Sizes
-	fs.IntVar(&sizes.Keys, "keys", 100_000, "keys of uncontended, reads and mixed")
+	fs.IntVar(&sizes.Keys, "keys", 100_000, "keys of uncontended and reads")
 	fs.IntVar(&sizes.Shared, "shared", 10, "keys of contended")
 	fs.StringVar(&depths, "depth", "16", "commands in a pipeline, each a run of its own")
 	fs.StringVar(&held, "held", "10,1000,1000000", "numbers of locks that are held in growth, each a run of its own")

@@ -59,7 +59,6 @@ const (
 	constantBit = 1 << 15
 	maxRKIndex  = constantBit - 1
 	maxB        = 1<<16 - 1
-	maxBx       = 1<<31 - 1
 	// noRegister is the operand A that stands for no register.
 	noRegister = 255
 	// maxRegisters limits the registers of a function.

@@ -71,10 +71,6 @@ func Rows() []Row {
 			About: "the same three nodes, clients at the followers",
 		},
 		{
-			Name: "holdfast-spread", Cluster: "holdfast", Via: target.ViaSpread, servers: holdfast(3),
-			About: "the same three nodes, clients at all of them",
-		},
-		{
 			Name: "holdfast-native", Cluster: "holdfast", Via: target.ViaLeader, Form: target.Native, servers: holdfast(3),
 			About: "the same three nodes, native locks: LOCK.ACQUIRE with WAIT",
 		},

@@ -41,30 +41,6 @@ func read(ctx context.Context, e Env, c target.Client, random *rand.Rand, start 
 	return nil
 }
 
-func mixed(ctx context.Context, e Env) (*Figures, error) {
-	if err := fillReads(ctx, e); err != nil {
-		return nil, err
-	}
-	return loop(ctx, e, func(worker int, c target.Client) load.Op {
-		random, tokens := newRandom(worker), newTokens()
-		k := &keeper{c: c, key: prefix + "kept:" + strconv.Itoa(worker), tokens: tokens}
-		return func(ctx context.Context, start time.Time, r *load.Recorder) (err error) {
-			switch n := random.IntN(10); {
-			case n < 6:
-				err = read(ctx, e, c, random, start, r)
-			case n < 9:
-				err = k.renew(ctx, start, r)
-			default:
-				err = pair(ctx, c, ownKey(e, worker, random), tokens.token(), start, r)
-			}
-			if err == nil {
-				r.Latency("step", start, time.Now())
-			}
-			return err
-		}
-	})
-}
-
 // fillReads writes the keys of reads, unless they exist.
 func fillReads(ctx context.Context, e Env) error {
 	one, err := e.Target.Clients(ctx, 1, e.Client)

@@ -37,7 +37,7 @@ type Control interface {
 
 // Sizes are the sizes of workloads.
 type Sizes struct {
-	Keys     int           // of uncontended, reads and mixed
+	Keys     int           // of uncontended and reads
 	Shared   int           // of contended workers
 	Depth    int           // commands in a pipeline
 	Locks    int           // held by memory, snapshot and restart
@@ -128,10 +128,6 @@ func All() []Workload {
 		{
 			Name: "reads", Reads: true, Step: "get", Run: reads,
 			About: "GET of keys that exist",
-		},
-		{
-			Name: "mixed", Reads: true, Step: "step", Run: mixed,
-			About: "of ten steps six are reads, three renewals, one a pair of acquire and release",
 		},
 		{
 			Name: "pipelined", RESP: true, Step: "batch", Batch: true, Run: pipelined,
