@@ -14,20 +14,20 @@ import (
 	"github.com/holdfast/holdfast/server/members"
 )
 
-// censusOf returns the census of a leader that knows no members, and the number of questions that it has sent.
-func censusOf(confirm func(deadline time.Time) error) (c *census, asked *int) {
-	asked = new(int)
+// censusOf returns the census of a leader that knows no members, and the number of inquiries that it has sent to nodes.
+func censusOf(confirm func(deadline time.Time) error) (c *census, inquiries *int) {
+	inquiries = new(int)
 	c = newCensus(censusConfig{
 		self: protocol.Incarnation{Node: "n1"}, serving: &atomic.Pointer[leaderTerm]{}, confirm: confirm,
 		configuration: func() members.Configuration { return members.Configuration{} },
 		report:        func(string) protocol.Value { return protocol.Integer(0) },
 		inquire: func(context.Context, string, string) (protocol.Value, error) {
-			*asked++
+			*inquiries++
 			return protocol.Integer(1), nil
 		},
 	})
 	c.serving.Store(&leaderTerm{since: time.Now()})
-	return c, asked
+	return c, inquiries
 }
 
 // TestCensusOfAFormerLeader: a deposed leader that does not know it yet answers no question, since nodes may have
@@ -37,7 +37,7 @@ func TestCensusOfAFormerLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		replaced := errors.New("another leads")
 		var lost error
-		c, asked := censusOf(func(deadline time.Time) error {
+		c, inquiries := censusOf(func(deadline time.Time) error {
 			require.Equal(t, time.Minute, time.Until(deadline))
 			return lost
 		})
@@ -49,7 +49,7 @@ func TestCensusOfAFormerLeader(t *testing.T) {
 			_, err := c.ask(n2, question, time.Now().Add(time.Minute))
 			require.ErrorIs(t, err, replaced, "%q", question)
 		}
-		require.Zero(t, *asked)
+		require.Zero(t, *inquiries)
 	})
 }
 
@@ -58,7 +58,7 @@ func TestCensusOfAFormerLeader(t *testing.T) {
 func TestCensusJudgesByItsBeginning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var check time.Duration
-		c, asked := censusOf(func(time.Time) error {
+		c, inquiries := censusOf(func(time.Time) error {
 			time.Sleep(check)
 			return nil
 		})
@@ -69,7 +69,7 @@ func TestCensusJudgesByItsBeginning(t *testing.T) {
 			check = countedFor + time.Second
 			answers, err := c.ask(protocol.Incarnation{Node: "n3"}, "who", time.Now().Add(time.Minute))
 			require.NoError(t, err)
-			require.Equal(t, want, *asked)
+			require.Equal(t, want, *inquiries)
 			require.Len(t, answers[0].Elems, 2-i)
 		}
 	})

@@ -88,8 +88,8 @@ func TestAppliedEntriesAreNotReplaced(t *testing.T) {
 // member. A member that was killed or lost its power has lost nothing, and is not reported.
 func TestShortenedLog(t *testing.T) {
 	for name, row := range map[string]struct {
-		put  func(n *replicatest.Node, copied *storetest.Disk)
-		told int
+		put     func(n *replicatest.Node, copied *storetest.Disk)
+		reports int
 	}{
 		"lost":      {func(n *replicatest.Node, copied *storetest.Disk) { n.Crash(); n.Disk, n.LosesLog = copied, true }, 1},
 		"killed":    {func(n *replicatest.Node, _ *storetest.Disk) { n.Crash() }, 0},
@@ -110,16 +110,16 @@ func TestShortenedLog(t *testing.T) {
 				row.put(n, copied)
 				n.Start()
 				require.Equal(t, leader, c.Leader())
-				if row.told == 0 {
+				if row.reports == 0 {
 					requireFollows(t, c, n)
 				} else {
 					ends(t, n)
 					require.ErrorIs(t, n.Deaths()[0], incarnation.ErrSuperseded)
 				}
 				time.Sleep(3 * time.Second)
-				told := events[replica.LogShortened](leader)
-				require.Len(t, told, row.told)
-				for _, e := range told {
+				shortened := events[replica.LogShortened](leader)
+				require.Len(t, shortened, row.reports)
+				for _, e := range shortened {
 					require.Equal(t, n.Name, e.Name)
 					require.LessOrEqual(t, e.LogIndex, kept)
 					require.GreaterOrEqual(t, e.Acknowledged, last)

@@ -16,11 +16,11 @@ import (
 // locks within seconds, even if the node led. The clients of a node that is only cut off keep them for AbsentAfter.
 func TestWaitersOfAKilledNode(t *testing.T) {
 	for _, c := range []struct {
-		name  string
-		leads bool // the node led
-		fault func(c *replicatest.Cluster, n *replicatest.Node)
-		after time.Duration
-		gone  bool
+		name    string
+		leads   bool // the node led
+		fault   func(c *replicatest.Cluster, n *replicatest.Node)
+		after   time.Duration
+		dropped bool
 	}{
 		{"killed", false, func(_ *replicatest.Cluster, n *replicatest.Node) { n.Crash() }, 4 * time.Second, true},
 		{"killed leader", true, func(_ *replicatest.Cluster, n *replicatest.Node) { n.Crash() }, 6 * time.Second, true},
@@ -49,13 +49,13 @@ func TestWaitersOfAKilledNode(t *testing.T) {
 				c.fault(cluster, node)
 				time.Sleep(c.after)
 				require.Equal(t, protocol.Integer(0), other.Do(words("lock-command 1 0 0 lock.release k me")...))
-				require.Equal(t, c.gone, other.Do("LOCK.CHECK", "k", "you").IsNull())
+				require.Equal(t, c.dropped, other.Do("LOCK.CHECK", "k", "you").IsNull())
 				// An element goes to the first waiter. If the faulty node's client still waits, two elements are taken.
 				other.Do("RPUSH", "q", "x")
 				require.Equal(t, protocol.Integer(0), other.Do("LLEN", "q"))
 				other.Do("RPUSH", "q", "y")
 				left := protocol.Integer(1)
-				if !c.gone {
+				if !c.dropped {
 					left = protocol.Integer(0)
 				}
 				require.Equal(t, left, other.Do("LLEN", "q"))
@@ -64,9 +64,9 @@ func TestWaitersOfAKilledNode(t *testing.T) {
 	}
 }
 
-// TestWaitersOfAPreviousLife: a node that restarts at once, and is never silent, removes the places of its former
+// TestWaitersOfAPreviousIncarnation: a node that restarts at once, and is never silent, removes the places of its previous
 // process's clients.
-func TestWaitersOfAPreviousLife(t *testing.T) {
+func TestWaitersOfAPreviousIncarnation(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		node, other := c.Followers()[0], c.Followers()[1]
 		time.Sleep(time.Minute)
@@ -88,7 +88,7 @@ func TestSilenceAfterAPause(t *testing.T) {
 	for _, c := range []struct {
 		name         string
 		pause, after time.Duration // the time without a check, and the time with one each second
-		gone         bool
+		dropped      bool
 	}{
 		{"no pause", time.Second, long, true},
 		{"right after a pause", time.Minute, 0, false},
@@ -108,14 +108,14 @@ func TestSilenceAfterAPause(t *testing.T) {
 				require.True(t, alone.Replica().SawLeader())
 				park(t, silent)
 				looks(leader)
-				require.Equal(t, c.gone, len(events[replica.WaitersDropped](leader)) > 0, "of the other node")
+				require.Equal(t, c.dropped, len(events[replica.WaitersDropped](leader)) > 0, "of the other node")
 
-				told := park(t, alone)
+				replies := park(t, alone)
 				cluster.Net.Isolate(alone.Name)
 				time.Sleep(3 * time.Second)
 				require.Empty(t, alone.Replica().Status().Leader)
 				looks(alone)
-				require.Equal(t, c.gone, len(told) > 0, "of the node itself")
+				require.Equal(t, c.dropped, len(replies) > 0, "of the node itself")
 			})
 		})
 	}
@@ -123,12 +123,12 @@ func TestSilenceAfterAPause(t *testing.T) {
 
 // park has a client of n wait for an element, and returns the channel of its reply.
 func park(t *testing.T, n *replicatest.Node) <-chan protocol.Value {
-	told := make(chan protocol.Value, 1)
+	replies := make(chan protocol.Value, 1)
 	waiters := n.Replica().Clients().Waiters
-	ticket := waiters.Enter(1, func(v protocol.Value) { told <- v })
+	ticket := waiters.Enter(1, func(v protocol.Value) { replies <- v })
 	b := replicatest.Batch(words("wait-for-key %d blpop q 0", ticket))
 	require.NoError(t, n.Replica().Execute(b))
 	require.Equal(t, protocol.Parked, b.Replies[0])
 	waiters.Parked(ticket, b.Number)
-	return told
+	return replies
 }

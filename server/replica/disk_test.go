@@ -46,7 +46,7 @@ func TestFullDisks(t *testing.T) {
 		for _, n := range c.Nodes() {
 			note(n, 0)
 			free, reserve := n.Replica().Space()
-			require.Zero(t, free+reserve, "no reserve is told while the size of the disk is unknown")
+			require.Zero(t, free+reserve, "no reserve is reported while the size of the disk is unknown")
 		}
 		roomOfDisk = 1 << 40
 		for _, n := range c.Nodes() {

@@ -54,20 +54,20 @@ func TestNodeStopsAtWhatItCannotApply(t *testing.T) {
 	})
 }
 
-// lonely is a stream that reaches no node.
-type lonely struct {
+// isolatedStream is a stream that reaches no node.
+type isolatedStream struct {
 	closed context.Context
 	end    context.CancelFunc
 	err    error // Accept returns it at once, if not nil
 }
 
-func newLonely() *lonely {
-	l := &lonely{}
+func newIsolatedStream() *isolatedStream {
+	l := &isolatedStream{}
 	l.closed, l.end = context.WithCancel(context.Background())
 	return l
 }
 
-func (l *lonely) Accept() (net.Conn, error) {
+func (l *isolatedStream) Accept() (net.Conn, error) {
 	if l.err != nil {
 		return nil, l.err
 	}
@@ -75,12 +75,16 @@ func (l *lonely) Accept() (net.Conn, error) {
 	return nil, net.ErrClosed
 }
 
-func (l *lonely) Close() error   { l.end(); return nil }
-func (l *lonely) Addr() net.Addr { return &net.TCPAddr{} }
+func (l *isolatedStream) Close() error   { l.end(); return nil }
+func (l *isolatedStream) Addr() net.Addr { return &net.TCPAddr{} }
 
-func (l *lonely) Dial(raft.ServerAddress, time.Duration) (net.Conn, error) { return nil, net.ErrClosed }
+func (l *isolatedStream) Dial(raft.ServerAddress, time.Duration) (net.Conn, error) {
+	return nil, net.ErrClosed
+}
 
-func (l *lonely) DialContext(context.Context, string) (net.Conn, error) { return nil, net.ErrClosed }
+func (l *isolatedStream) DialContext(context.Context, string) (net.Conn, error) {
+	return nil, net.ErrClosed
+}
 
 // lastTerm is a store that fails to store a term above term.
 type lastTerm struct {
@@ -110,7 +114,7 @@ func TestNodeEndsForWhatItsPartsCannotDo(t *testing.T) {
 		"a term of later": {nil, 1, "disk failed: store CurrentTerm: broken"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			store, links := raft.NewInmemStore(), newLonely()
+			store, links := raft.NewInmemStore(), newIsolatedStream()
 			links.err = c.accept
 			r, err := replica.Open(replica.Config{
 				ID: "n1@1", Bootstrap: []members.Member{{ID: "n1@1", Addr: "n1:1", Voter: true}},
@@ -118,7 +122,7 @@ func TestNodeEndsForWhatItsPartsCannotDo(t *testing.T) {
 					Log: store, Stable: lastTerm{store, c.term}, Snapshots: raft.NewInmemSnapshotStore(),
 					Lineage: incarnation.Lineage{1},
 				},
-				Peers: replica.Peers{Raft: newLonely(), Append: newLonely(), Forward: links},
+				Peers: replica.Peers{Raft: newIsolatedStream(), Append: newIsolatedStream(), Forward: links},
 			})
 			if err == nil {
 				err = r.Run(t.Context())

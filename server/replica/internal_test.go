@@ -273,7 +273,7 @@ func TestSecondCopyIsUncertain(t *testing.T) {
 	s.committed = func() (uint64, bool) { return 0, false }
 	s.touched = []*forward.Peer{{}}
 	s.flush()
-	require.Empty(t, s.own, "nothing is told twice")
+	require.Empty(t, s.own, "each reply is sent once")
 	require.Empty(t, s.touched)
 	require.Zero(t, s.own[:1][0], "nor kept")
 	require.Nil(t, s.touched[:1][0])
@@ -359,8 +359,9 @@ func TestTransferWaitsForWhatIsInFlight(t *testing.T) {
 	})
 }
 
-// TestOtherVotersAreAskedOnce: while a leader is asking the other voters to take over, it does not ask them again.
-func TestOtherVotersAreAskedOnce(t *testing.T) {
+// TestTakeoverIsRequestedOnce: a leader does not ask the other voters to take over while an earlier request is under
+// way.
+func TestTakeoverIsRequestedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &Replica{}
 		r.asking.Store(true)

@@ -56,7 +56,7 @@ func TestMembersAreInSnapshots(t *testing.T) {
 		for _, n := range c.Nodes() {
 			n.Start()
 			require.False(t, n.Removed())
-			require.Equal(t, names, voters(n), "before a node has told %s", n.Name)
+			require.Equal(t, names, voters(n), "%s knows the members from its own log", n.Name)
 		}
 		require.Equal(t, protocol.Bulk("180"), c.Leader().Do("GET", "n"))
 	})
@@ -83,7 +83,7 @@ func TestJoiningIsNotRemoval(t *testing.T) {
 			require.NoError(t, c.Change(raftnode.Remove, n))
 			time.Sleep(time.Second)
 			require.True(t, n.Removed(), name)
-			require.False(t, n.Replica().CommittedConfiguration().Has(n.ID), "the leader has told %s", name)
+			require.False(t, n.Replica().CommittedConfiguration().Has(n.ID), "%s has the configuration that removed it", name)
 		}
 	})
 }

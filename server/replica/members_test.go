@@ -91,18 +91,18 @@ func TestClusterGrowsAndShrinks(t *testing.T) {
 func TestRemovedNodeAfterARestartOfAll(t *testing.T) {
 	ofNodes(t, 3, func(t *testing.T, c *replicatest.Cluster) {
 		c.Leader()
-		gone := c.Followers()[0]
-		gone.Crash()
-		require.NoError(t, c.Change(raftnode.Remove, gone))
+		removed := c.Followers()[0]
+		removed.Crash()
+		require.NoError(t, c.Change(raftnode.Remove, removed))
 		for _, n := range c.Nodes() {
-			if n != gone {
+			if n != removed {
 				n.Crash()
 			}
 		}
 		for _, n := range c.Nodes() {
 			n.Start()
 		}
-		gone.WaitRemoved()
+		removed.WaitRemoved()
 	})
 }
 
@@ -129,12 +129,12 @@ func TestFirstMembersAreForTheFirstStart(t *testing.T) {
 // loses its vote.
 func TestWaitWhileAVoterGoes(t *testing.T) {
 	ofNodes(t, 3, func(t *testing.T, c *replicatest.Cluster) {
-		leader, gone, slow := c.Leader(), c.Followers()[0], c.Followers()[1]
+		leader, removed, slow := c.Leader(), c.Followers()[0], c.Followers()[1]
 		defer slow.Faults.Inject(store.Fault{Op: store.OpStoreLogs, Hang: true})()
 		require.Equal(t, protocol.OK, leader.Do("SET", "k", "v"))
 		// Raft uses the new configuration only after it has sent the entry.
-		defer gone.Faults.Inject(store.Fault{Op: store.OpStoreLogs, Delay: time.Millisecond})()
-		require.Error(t, c.Change(raftnode.Remove, gone), "the majority of the voters that stay lacks it")
+		defer removed.Faults.Inject(store.Fault{Op: store.OpStoreLogs, Delay: time.Millisecond})()
+		require.Error(t, c.Change(raftnode.Remove, removed), "the majority of the voters that stay lacks it")
 		require.ElementsMatch(t, []string{leader.Name, slow.Name}, voters(leader))
 		for _, n := range []*replicatest.Node{leader, slow} {
 			for nodes, timeout := range []time.Duration{time.Millisecond, time.Second, time.Second} {

@@ -146,9 +146,9 @@ func TestChangeIsWithheldFromMembersWithoutAVote(t *testing.T) {
 // It gets no vote, and the leader stays.
 func TestRemovedMemberComesBack(t *testing.T) {
 	ofNodes(t, 3, func(t *testing.T, c *replicatest.Cluster) {
-		leader, gone := c.Leader(), c.Followers()[0]
-		c.Net.Isolate(gone.Name)
-		require.NoError(t, c.Change(raftnode.Remove, gone))
+		leader, removed := c.Leader(), c.Followers()[0]
+		c.Net.Isolate(removed.Name)
+		require.NoError(t, c.Change(raftnode.Remove, removed))
 		require.Equal(t, protocol.OK, leader.Do("SET", "k", "v"))
 		term := leader.Replica().Status().Term
 		time.Sleep(time.Minute)
@@ -156,8 +156,8 @@ func TestRemovedMemberComesBack(t *testing.T) {
 		time.Sleep(time.Minute)
 		require.Equal(t, leader, c.Leader())
 		require.Equal(t, term, leader.Replica().Status().Term)
-		require.Equal(t, protocol.KindError, gone.Do("GET", "k").Kind)
-		require.Empty(t, events[replica.LeadershipGained](gone))
+		require.Equal(t, protocol.KindError, removed.Do("GET", "k").Kind)
+		require.Empty(t, events[replica.LeadershipGained](removed))
 	})
 }
 
@@ -334,15 +334,15 @@ func TestRefusedChanges(t *testing.T) {
 // does not have it.
 func TestOutcomeOfAChangeIsNotKnown(t *testing.T) {
 	ofNodes(t, 3, func(t *testing.T, c *replicatest.Cluster) {
-		leader, gone := c.Leader(), c.Followers()[0]
+		leader, target := c.Leader(), c.Followers()[0]
 		c.Net.Isolate(leader.Name)
-		require.ErrorIs(t, leader.Change(raftnode.Remove, gone), raftnode.ErrOutcomeUnknown)
-		require.False(t, leader.Replica().Configuration().Has(gone.ID), "in effect there")
-		require.True(t, leader.Replica().CommittedConfiguration().Has(gone.ID))
-		require.Equal(t, protocol.OK, gone.Do("SET", "k", "v"))
+		require.ErrorIs(t, leader.Change(raftnode.Remove, target), raftnode.ErrOutcomeUnknown)
+		require.False(t, leader.Replica().Configuration().Has(target.ID), "in effect there")
+		require.True(t, leader.Replica().CommittedConfiguration().Has(target.ID))
+		require.Equal(t, protocol.OK, target.Do("SET", "k", "v"))
 		c.Net.Heal()
 		c.Settle()
-		require.True(t, leader.Replica().Configuration().Has(gone.ID), "another leader has taken it out of the log")
-		require.False(t, gone.Removed())
+		require.True(t, leader.Replica().Configuration().Has(target.ID), "another leader has taken it out of the log")
+		require.False(t, target.Removed())
 	})
 }

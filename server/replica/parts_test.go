@@ -332,9 +332,9 @@ func (m *due) Clock() (int64, int64)  { return m.clock, 0 }
 // TestTicker: the stamp that each tick requests, and how long the ticker sleeps after it.
 func TestTicker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		source, m, asked := &fakeClock{}, &due{}, int64(0)
+		source, m, requested := &fakeClock{}, &due{}, int64(0)
 		serving := new(atomic.Pointer[leaderTerm])
-		tick := newTicker(serving, m, func(_ *leaderTerm, stampMillis int64) { asked = stampMillis })
+		tick := newTicker(serving, m, func(_ *leaderTerm, stampMillis int64) { requested = stampMillis })
 		var last time.Time
 		require.Zero(t, tick.tick(&last))
 		m.some, m.deadline = true, 5
@@ -343,11 +343,11 @@ func TestTicker(t *testing.T) {
 		l := &leaderTerm{clock: newClusterClock(source, 400*time.Millisecond, 0, 0)}
 		serving.Store(l)
 		for i, c := range []struct {
-			pass     time.Duration // passes before the tick, for the clock and in virtual time
-			deadline int64         // 0: none
-			applied  int64
-			asked    int64
-			wait     time.Duration
+			pass      time.Duration // passes before the tick, for the clock and in virtual time
+			deadline  int64         // 0: none
+			applied   int64
+			requested int64
+			wait      time.Duration
 		}{
 			{0, 0, 0, 0, 0},
 			{0, 10_000, 0, 0, 200 * time.Millisecond},
@@ -368,9 +368,9 @@ func TestTicker(t *testing.T) {
 		} {
 			source.monotonic += c.pass
 			time.Sleep(c.pass)
-			asked, m.some, m.deadline, m.clock = 0, c.deadline != 0, c.deadline, c.applied
+			requested, m.some, m.deadline, m.clock = 0, c.deadline != 0, c.deadline, c.applied
 			require.Equal(t, c.wait, tick.tick(&last), "wait, row %d", i)
-			require.Equal(t, c.asked, asked, "row %d", i)
+			require.Equal(t, c.requested, requested, "row %d", i)
 			sleepsFor := c.deadline
 			if !m.some {
 				sleepsFor = math.MaxInt64
@@ -458,29 +458,29 @@ func TestStalls(t *testing.T) {
 	}
 }
 
-// handful is a source whose batches all wait. take passes them on, unless they were answered meanwhile.
-type handful struct {
+// fakeSource is a source whose batches all wait. take passes them on, unless they were answered meanwhile.
+type fakeSource struct {
 	batches  []*forward.Batch
 	answered bool
 	looked   int
 }
 
-func (h *handful) waiting(*leaderTerm, int64, bool) forward.Span {
-	n := 1 + uint64(len(h.batches))
+func (s *fakeSource) waiting(*leaderTerm, int64, bool) forward.Span {
+	n := 1 + uint64(len(s.batches))
 	return forward.Span{From: 1, Large: n, Until: n}
 }
 
-func (h *handful) scan(_ *leaderTerm, from, until uint64, see func(*forward.Batch) bool) {
-	for _, b := range h.batches[from-1 : until-1] {
-		if h.looked++; !see(b) {
+func (s *fakeSource) scan(_ *leaderTerm, from, until uint64, see func(*forward.Batch) bool) {
+	for _, b := range s.batches[from-1 : until-1] {
+		if s.looked++; !see(b) {
 			return
 		}
 	}
 }
 
-func (h *handful) take(_ *leaderTerm, until uint64, visit func(*forward.Batch) bool) {
-	for n := uint64(1); n < until && !h.answered && len(h.batches) > 0 && visit(h.batches[0]); n++ {
-		h.batches = h.batches[1:]
+func (s *fakeSource) take(_ *leaderTerm, until uint64, visit func(*forward.Batch) bool) {
+	for n := uint64(1); n < until && !s.answered && len(s.batches) > 0 && visit(s.batches[0]); n++ {
+		s.batches = s.batches[1:]
 	}
 }
 
@@ -518,7 +518,7 @@ type proposing struct {
 	t           *testing.T
 	clock       *fakeClock
 	l           *leaderTerm
-	own, others handful
+	own, others fakeSource
 	common      byte
 	noop        bool
 	trip        time.Duration
@@ -579,8 +579,8 @@ func (s *proposing) noteEntry(term uint64, entry []byte, _ ...byte) {
 	s.note("term %d version %d at %d:%s", term, version, e.StampMillis, text)
 }
 
-func (s *proposing) batches(words []string) *handful {
-	h := &handful{}
+func (s *proposing) batches(words []string) *fakeSource {
+	source := &fakeSource{}
 	for _, word := range words {
 		word, times, _ := strings.Cut(word, "*")
 		n, _ := strconv.Atoi(cmp.Or(times, "1"))
@@ -592,9 +592,9 @@ func (s *proposing) batches(words []string) *handful {
 		if strings.HasSuffix(word, "?") {
 			line = append(line, "nx")
 		}
-		h.batches = append(h.batches, slices.Repeat([]*forward.Batch{request(line...)}, n)...)
+		source.batches = append(source.batches, slices.Repeat([]*forward.Batch{request(line...)}, n)...)
 	}
-	return h
+	return source
 }
 
 func (s *proposing) line(words []string) []string {
@@ -776,8 +776,8 @@ func TestEntryBuilder(t *testing.T) {
 	require.Equal(t, same, before, "an entry stays as it is")
 }
 
-// crowd is a state machine with waiting clients. The test sets their incarnations, and the results of Waiting.
-type crowd struct {
+// waitingMachine is a state machine with waiting clients. The test sets their incarnations, and the results of Waiting.
+type waitingMachine struct {
 	fsm.Machine
 	incarnations []protocol.Incarnation
 
@@ -786,15 +786,15 @@ type crowd struct {
 }
 
 // answer sets the results of the next calls of Waiting.
-func (m *crowd) answer(waits ...bool) {
+func (m *waitingMachine) answer(waits ...bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.waits = waits
 }
 
-func (m *crowd) WaitingIncarnations() []protocol.Incarnation { return m.incarnations }
+func (m *waitingMachine) WaitingIncarnations() []protocol.Incarnation { return m.incarnations }
 
-func (m *crowd) Waiting() bool {
+func (m *waitingMachine) Waiting() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	answer := m.waits[0]
@@ -845,18 +845,18 @@ func TestSilentNodes(t *testing.T) {
 type silent struct {
 	t             *testing.T
 	w             *waiting
-	m             *crowd
+	m             *waitingMachine
 	leader, hears string
 	dialed        error
 	executed      error
 	conns, closed int
-	did, told     []string
+	did, replies  []string
 	now           time.Time
 }
 
 func newSilent(t *testing.T) *silent {
 	s := &silent{
-		t: t, m: &crowd{waits: []bool{false}}, leader: "n2", hears: "-", dialed: syscall.ECONNREFUSED, now: time.Now(),
+		t: t, m: &waitingMachine{waits: []bool{false}}, leader: "n2", hears: "-", dialed: syscall.ECONNREFUSED, now: time.Now(),
 	}
 	note := func(format string, args ...any) { s.did = append(s.did, fmt.Sprintf(format, args...)) }
 	s.w = newWaiting(waitingConfig{
@@ -920,12 +920,12 @@ func (s *silent) line(words []string) []string {
 	case "commits":
 		s.executed = map[string]error{"no": protocol.ErrNoLeader}[word]
 	case "park":
-		ticket := s.w.clients.Waiters.Enter(1, func(v protocol.Value) { s.told = append(s.told, v.Str) })
+		ticket := s.w.clients.Waiters.Enter(1, func(v protocol.Value) { s.replies = append(s.replies, v.Str) })
 		s.w.clients.Waiters.Parked(ticket, 1)
 	case "told":
-		told := s.told
-		s.told = nil
-		return told
+		replies := s.replies
+		s.replies = nil
+		return replies
 	case "look":
 		return s.look(word)
 	default:
@@ -954,7 +954,7 @@ func (s *silent) look(times string) (answers []string) {
 // waits, and then stop.
 func TestLooksWhileClientsWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := &crowd{waits: []bool{false}}
+		m := &waitingMachine{waits: []bool{false}}
 		var looks atomic.Int64
 		config := waitingConfig{
 			machine: m, serving: new(atomic.Pointer[leaderTerm]), absentAfter: time.Hour,
@@ -1070,11 +1070,11 @@ func TestWhatOthersSay(t *testing.T) {
 // TestStateEvents: the events of an entry go to the waiting clients that they concern, to OnEvent, and to
 // OnStateEvents.
 func TestStateEvents(t *testing.T) {
-	var told []Event
+	var reported []Event
 	var state []event.Event
 	var replies []protocol.Value
 	r := &Replica{config: Config{
-		OnEvent:       func(e Event) { told = append(told, e) },
+		OnEvent:       func(e Event) { reported = append(reported, e) },
 		OnStateEvents: func(es []event.Event) { state = append(state, es...) },
 	}}
 	r.waiting = newWaiting(waitingConfig{}, sessions.Cluster{SubscribeWaiting: func(bool) {}})
@@ -1085,7 +1085,7 @@ func TestStateEvents(t *testing.T) {
 		{Kind: event.LockSlow, DB: 1, Key: "k", Lock: &news}, {Kind: event.Woken, Seq: ticket, Reply: &reply},
 	}
 	r.stateEvents(did)
-	require.Equal(t, []Event{LockSlow{DB: 1, Key: "k", LockNews: news}}, told)
+	require.Equal(t, []Event{LockSlow{DB: 1, Key: "k", LockNews: news}}, reported)
 	require.Equal(t, []protocol.Value{reply}, replies)
 	require.Equal(t, did, state)
 }

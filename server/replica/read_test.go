@@ -175,7 +175,7 @@ func TestSingleNode(t *testing.T) {
 		require.Zero(t, n.Replica().WaitReplicated(t.Context(), 1, 10*time.Millisecond))
 		require.NoError(t, n.Replica().Healthy())
 		require.NoError(t, n.Stop())
-		require.NoError(t, n.Err(), "it was told to end")
+		require.NoError(t, n.Err(), "the node was shut down")
 	})
 }
 

@@ -223,7 +223,7 @@ func TestSnapshotSwallowsEvents(t *testing.T) {
 	inBubble(t, shortLog, func(t *testing.T, c *replicatest.Cluster) {
 		leader, behind := c.Leader(), c.Followers()[0]
 		client := &sessionClient{}
-		session, told := open(t, behind, 1, client), park(t, behind)
+		session, replies := open(t, behind, 1, client), park(t, behind)
 		c.Net.Isolate(behind.Name)
 		require.Equal(t, protocol.Integer(1), leader.Do("RPUSH", "q", "x"))
 		require.Equal(t, protocol.Integer(1), leader.Do("session.close", session))
@@ -231,13 +231,13 @@ func TestSnapshotSwallowsEvents(t *testing.T) {
 			require.Equal(t, protocol.OK, leader.Do("SET", fmt.Sprint("k", i), "v"))
 			time.Sleep(20 * time.Millisecond)
 		}
-		require.Empty(t, told)
+		require.Empty(t, replies)
 		leader.Crash() // otherwise it sends the entry itself, as it has tried to
 		c.Net.Heal()
 		time.Sleep(2 * time.Second)
 		require.NotEmpty(t, events[replica.Restored](behind))
-		require.Len(t, told, 1)
-		require.Equal(t, protocol.ErrUncertain.Value(), <-told)
+		require.Len(t, replies, 1)
+		require.Equal(t, protocol.ErrUncertain.Value(), <-replies)
 		require.Equal(t, 1, client.posts)
 		require.Zero(t, behind.Replica().Clients().Renewer.Sessions(1))
 	})

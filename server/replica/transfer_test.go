@@ -213,7 +213,7 @@ func TestRefusedTransfers(t *testing.T) {
 		require.ErrorIs(t, transfer(leader, "n9"), raftnode.ErrNotMember)
 		require.ErrorContains(t, transfer(leader, leader.ID), "that node leads already")
 		require.NoError(t, transfer(follower, ""))
-		require.NoError(t, transfer(follower, follower.ID), "whoever leads may be asked")
+		require.NoError(t, transfer(follower, follower.ID), "a follower has nothing to transfer")
 		require.ErrorIs(t, transfer(follower, "n9"), raftnode.ErrNotMember)
 		require.Equal(t, leader, c.Leader())
 		require.Equal(t, term, leader.Replica().Status().Term)
@@ -284,14 +284,14 @@ func TestLeaderThatIsNotAcknowledgedGivesUp(t *testing.T) {
 // TestGivingUpEndsWithTheNode: a node ends only after the event of its lost leadership was handled. So it emits no
 // event after its end.
 func TestGivingUpEndsWithTheNode(t *testing.T) {
-	var begun, told atomic.Bool
+	var begun, handled atomic.Bool
 	slow := func(c *replica.Config) {
 		onEvent := c.OnEvent
 		c.OnEvent = func(e replica.Event) {
 			if _, is := e.(replica.LeadershipGivenUp); is {
 				begun.Store(true)
 				time.Sleep(time.Minute)
-				told.Store(true)
+				handled.Store(true)
 			}
 			onEvent(e)
 		}
@@ -305,9 +305,9 @@ func TestGivingUpEndsWithTheNode(t *testing.T) {
 		time.Sleep(6 * time.Second)
 		synctest.Wait()
 		require.True(t, begun.Load())
-		require.False(t, told.Load())
+		require.False(t, handled.Load())
 		leader.Crash()
-		require.True(t, told.Load())
+		require.True(t, handled.Load())
 		<-large
 	})
 }
