@@ -119,7 +119,7 @@ func TestMatchOfAFormerTermDoesNotCount(t *testing.T) {
 	a.note("n2", 6, a.currentRound(), 9)
 	require.Zero(t, a.endWait(a.awaitMatch(7, 5, 1)))
 	a.note("n2", 7, a.currentRound(), 4)
-	require.Zero(t, a.endWait(a.awaitMatch(7, 5, 1)), "what it had agreed with another leader on may be gone")
+	require.Zero(t, a.endWait(a.awaitMatch(7, 5, 1)), "entries of an earlier term may have been replaced")
 	a.note("n2", 7, a.currentRound(), 5)
 	require.Equal(t, 1, a.endWait(a.awaitMatch(7, 5, 1)))
 	first, second := a.awaitMatch(7, 6, 1), a.awaitMatch(7, 7, 1)
@@ -219,7 +219,7 @@ func TestShortenedLogIsForgotten(t *testing.T) {
 	require.Nil(t, a.noteShortened("n2", 8, 5, 3))
 	require.Nil(t, a.noteShortened("stranger", 7, 5, 3))
 	require.Equal(t, LogShortened{ID: "n2", Name: "n2", LogIndex: 3, Acknowledged: 6}, a.noteShortened("n2", 7, 5, 3))
-	require.Nil(t, a.noteShortened("n2", 7, 5, 3), "it was told")
+	require.Nil(t, a.noteShortened("n2", 7, 5, 3), "the shortened log was reported")
 	require.Zero(t, a.matchOf("n2", 7))
 	wait := a.awaitMatch(7, 4, 1)
 	select {
@@ -230,5 +230,5 @@ func TestShortenedLogIsForgotten(t *testing.T) {
 	a.note("n2", 7, 0, 4)
 	<-wait.Done()
 	require.Nil(t, a.noteShortened("n2", 7, 5, 3), "an answer of before")
-	require.Equal(t, uint64(4), a.unnotified("n2", 7, 5), "what it was told it has forgotten, too")
+	require.Equal(t, uint64(4), a.unnotified("n2", 7, 5), "the follower has lost its commit notification")
 }

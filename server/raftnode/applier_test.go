@@ -45,16 +45,16 @@ func TestSnapshotIsComplete(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				n := openSingle(t)
 				n.start()
-				var told []Event
-				n.applier.tell = func(e Event) { told = append(told, e) }
+				var events []Event
+				n.applier.tell = func(e Event) { events = append(events, e) }
 				before, store := n.raft.ReloadableConfig().TrailingLogs, n.log.store
 				n.log.store = &faulty{LogStore: store, left: c.left}
 				taken := &capture{a: n.applier, state: writes(func() error { return c.written })}
 				err := taken.Persist(nil)
 				n.log.store = store
-				require.Len(t, told, 1)
-				require.Equal(t, err, told[0].(SnapshotTaken).Err)
-				require.EqualValues(t, 3, told[0].(SnapshotTaken).Bytes)
+				require.Len(t, events, 1)
+				require.Equal(t, err, events[0].(SnapshotTaken).Err)
+				require.EqualValues(t, 3, events[0].(SnapshotTaken).Bytes)
 				if c.failed {
 					require.ErrorIs(t, err, errBroken)
 					require.Equal(t, before, n.raft.ReloadableConfig().TrailingLogs)
@@ -140,14 +140,14 @@ func TestEntriesThatAreNotApplied(t *testing.T) {
 		{name: "that the disk has lost", entry: stamped(log.placeholder, 2), failed: "log not found"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			m, failed, told := &applies{}, "", 0
+			m, failed, reports := &applies{}, "", 0
 			a := newApplier(&Config{Machine: m, Fail: func(err error) { failed = err.Error() }}, log, nil)
-			a.policy.SnapshotBytes, a.applied = 1<<20, func() { told++ }
+			a.policy.SnapshotBytes, a.applied = 1<<20, func() { reports++ }
 			a.quarantine.frozen.Store(c.frozen)
 			require.Len(t, a.ApplyBatch([]*raft.Log{c.entry}), 1)
 			require.Equal(t, c.applied, m.applied)
 			require.Equal(t, c.reached, m.reached)
-			require.Equal(t, len(c.reached), told)
+			require.Equal(t, len(c.reached), reports)
 			require.Contains(t, failed, c.failed)
 			require.Equal(t, c.failed != "", a.broken.Load())
 			_, err := a.Snapshot()

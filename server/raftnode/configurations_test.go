@@ -248,7 +248,7 @@ func TestWhoIsRemoved(t *testing.T) {
 			c.reached(1)
 			c.reached(5)
 		}, false},
-		"a former life of the ID": {func(c *configurations) {
+		"a former incarnation of the ID": {func(c *configurations) {
 			c.appended([]*raft.Log{configurationAt(1, "n1", "n2"), configurationAt(5, "n2"), configurationAt(9, "n1", "n2")})
 			c.reached(1)
 			c.reached(5)

@@ -58,12 +58,12 @@ func orphans(nodes int) map[string]*voterStub {
 		if all[id] == nil {
 			return nil, syscall.ECONNREFUSED
 		}
-		asking, asked := net.Pipe()
+		asking, answering := net.Pipe()
 		go func() {
-			defer asked.Close()
+			defer answering.Close()
 			time.Sleep(all[id].slow)
-			if frame, err := wire.Read(bufio.NewReader(asked), nil, wire.Short); err == nil {
-				_ = all[id].answer(asked, frame)
+			if frame, err := wire.Read(bufio.NewReader(answering), nil, wire.Short); err == nil {
+				_ = all[id].answer(answering, frame)
 			}
 		}()
 		return asking, nil
@@ -162,24 +162,24 @@ func TestVacancyEndsWithTheTerm(t *testing.T) {
 	}
 }
 
-// TestQuestionsOvertaken: changes while the others are asked count. A node that cannot lead, or has no other voter to
-// nominate it, asks nobody.
-func TestQuestionsOvertaken(t *testing.T) {
+// TestVacancyIsCheckedAgainAfterTheQuestions: changes while the others are asked count. A node that cannot lead, or has
+// no other voter to nominate it, asks nobody.
+func TestVacancyIsCheckedAgainAfterTheQuestions(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		before func(asking *voterStub)
 		others func(asked *voterStub)
 		while  func(asking *voterStub)
-		asked  bool
+		dialed bool
 		want   int
 	}{
-		{name: "nothing changes", asked: true, want: 1},
-		{name: "another node is reached", while: func(v *voterStub) { v.reached("n3") }, asked: true, want: 1},
-		{name: "the leader is reached", while: func(v *voterStub) { v.reached("n1") }, asked: true},
+		{name: "nothing changes", dialed: true, want: 1},
+		{name: "another node is reached", while: func(v *voterStub) { v.reached("n3") }, dialed: true, want: 1},
+		{name: "the leader is reached", while: func(v *voterStub) { v.reached("n1") }, dialed: true},
 		{name: "the members change", while: func(v *voterStub) {
 			v.configurations.appended([]*raft.Log{configurationAt(2, "n1", "n2", "n3")})
-		}, asked: true},
-		{name: "the other has reached the leader", others: func(v *voterStub) { v.reached("n1") }, asked: true},
+		}, dialed: true},
+		{name: "the other has reached the leader", others: func(v *voterStub) { v.reached("n1") }, dialed: true},
 		{name: "it has no vote", before: func(v *voterStub) {
 			v.configurations.appended([]*raft.Log{configurationAt(2, "n1", "n3")})
 		}},
@@ -189,11 +189,11 @@ func TestQuestionsOvertaken(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				all, asked := orphans(3), false
+				all, dialed := orphans(3), false
 				v, dial := all["n2"], all["n2"].dial
 				v.dial = func(ctx context.Context, id string) (net.Conn, error) {
-					require.Equal(t, "n3", id, "the leader is gone")
-					asked = true
+					require.Equal(t, "n3", id, "the only other voter")
+					dialed = true
 					return dial(ctx, id)
 				}
 				all["n3"].slow = 2 * time.Millisecond
@@ -208,7 +208,7 @@ func TestQuestionsOvertaken(t *testing.T) {
 				}
 				v.ask(t.Context(), v.vacant())
 				require.Equal(t, c.want, nominations(t, all))
-				require.Equal(t, c.asked, asked)
+				require.Equal(t, c.dialed, dialed)
 			})
 		})
 	}
@@ -265,18 +265,18 @@ func TestProposalsThatAreNotTaken(t *testing.T) {
 			if row.alters != nil {
 				row.alters(all["n3"])
 			}
-			asking, asked := net.Pipe()
+			asking, answering := net.Pipe()
 			defer asking.Close()
 			question := proposal{candidate: candidate{id: row.id, length: 8}, deadLeader: row.about, nominate: true}.append(nil)
 			question[1] = row.version
 			question = question[:len(question)-row.cut]
 			if row.from != "" {
-				asked = named{asked, row.from}
+				answering = named{answering, row.from}
 			}
 			answered := make(chan error, 1)
 			go func() {
-				defer asked.Close()
-				answered <- all["n3"].answer(asked, question)
+				defer answering.Close()
+				answered <- all["n3"].answer(answering, question)
 			}()
 			frame, err := wire.Read(bufio.NewReader(asking), nil, wire.Short)
 			require.Equal(t, row.answered, err == nil, "%v", row)
@@ -287,16 +287,16 @@ func TestProposalsThatAreNotTaken(t *testing.T) {
 	}
 }
 
-// TestNobodyIsAskedInVain: a node that the leader's port has refused asks the others again and again. A node that
+// TestLeaderReachedStopsQuestions: a node that the leader's port has refused asks the others repeatedly. A node that
 // reaches the leader asks nobody.
-func TestNobodyIsAskedInVain(t *testing.T) {
+func TestLeaderReachedStopsQuestions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var asked atomic.Int64
+		var questions atomic.Int64
 		all := orphans(3)
 		v, dial := all["n2"], all["n2"].dial
 		all["n3"].reached("n1") // so it does not agree
 		v.dial = func(ctx context.Context, id string) (net.Conn, error) {
-			asked.Add(1)
+			questions.Add(1)
 			return dial(ctx, id)
 		}
 		v.reached("n1")
@@ -305,13 +305,13 @@ func TestNobodyIsAskedInVain(t *testing.T) {
 		go func() { ended <- v.run(ctx) }()
 		const while = 50*askEvery + askEvery/2
 		time.Sleep(while)
-		require.Zero(t, asked.Load())
+		require.Zero(t, questions.Load())
 		v.refused("n1")
 		time.Sleep(while)
-		require.EqualValues(t, 51, asked.Load())
+		require.EqualValues(t, 51, questions.Load())
 		v.reached("n1")
 		time.Sleep(while)
-		require.EqualValues(t, 51, asked.Load())
+		require.EqualValues(t, 51, questions.Load())
 		cancel()
 		require.NoError(t, <-ended)
 	})
@@ -349,14 +349,14 @@ func TestAnswersToAQuestion(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
-			asking, asked := net.Pipe()
+			asking, answering := net.Pipe()
 			f := &fastFailover{dial: func(context.Context, string) (net.Conn, error) { return asking, nil }}
 			ended := make(chan error, 1)
 			go func() {
-				br := bufio.NewReader(asked)
+				br := bufio.NewReader(answering)
 				_, _ = wire.Read(br, nil, wire.Short)
 				if c.answer != nil {
-					_, _ = asked.Write(wire.Seal(append(make([]byte, wire.Head), c.answer...)))
+					_, _ = answering.Write(wire.Seal(append(make([]byte, wire.Head), c.answer...)))
 				} else {
 					cancel()
 				}

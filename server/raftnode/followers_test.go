@@ -17,15 +17,15 @@ import (
 func TestWhatIsAQuestion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openSingle(t, "n2", "n3")
-		asking, asked := net.Pipe()
+		asking, answering := net.Pipe()
 		defer asking.Close()
 		for _, frame := range [][]byte{nil, {'f'}, {proposalKind + 1, proposalVersion}} {
-			require.False(t, n.AnswerProposal(asked, frame))
+			require.False(t, n.AnswerProposal(answering, frame))
 		}
-		require.True(t, n.AnswerProposal(asked, []byte{proposalKind}))
+		require.True(t, n.AnswerProposal(answering, []byte{proposalKind}))
 		answered := make(chan bool, 1)
 		go func() {
-			answered <- n.AnswerProposal(asked, proposal{candidate: candidate{id: "n2", length: 8}}.append(nil))
+			answered <- n.AnswerProposal(answering, proposal{candidate: candidate{id: "n2", length: 8}}.append(nil))
 		}()
 		frame, err := wire.Read(bufio.NewReader(asking), nil, wire.Short)
 		require.NoError(t, err)

@@ -199,21 +199,21 @@ func TestRemovalNoticeIsALeaders(t *testing.T) {
 		follower := openSingle(t, "n2", "n3")
 		follower.sendRemovalNotice(t.Context(), "n9", 1)
 		require.Zero(t, follower.append.dialed.Load())
-		n, asked := openSingle(t), 0
+		n, notices := openSingle(t), 0
 		n.append.answer = func(*raft.AppendEntriesRequest) *raft.AppendEntriesResponse {
-			asked++
-			return &raft.AppendEntriesResponse{Success: asked == 3}
+			notices++
+			return &raft.AppendEntriesResponse{Success: notices == 3}
 		}
 		n.start()
 		n.sendRemovalNotice(t.Context(), "n9", 1)
-		require.Equal(t, 3, asked)
+		require.Equal(t, 3, notices)
 		require.Equal(t, int32(1), n.append.dialed.Load())
 		require.Zero(t, n.append.open.Load())
 		n.removals <- committedChange{index: 1, gone: []string{"n1"}}
 		synctest.Wait()
-		require.Equal(t, 3, asked, "none to itself")
+		require.Equal(t, 3, notices, "a node sends itself no notice")
 		n.sendRemovalNotice(t.Context(), "n9", 99)
-		require.Equal(t, 3, asked, "the entry is gone")
+		require.Equal(t, 3, notices, "the log lacks the entry")
 	})
 }
 
@@ -221,12 +221,12 @@ func TestRemovalNoticeIsALeaders(t *testing.T) {
 // a timeout.
 func TestRemovalNoticeEnds(t *testing.T) {
 	for _, c := range []struct {
-		name         string
-		newer        bool // the member answers with a later term
-		refuses      bool // the member refuses connections
-		hangs        bool // the member closes the connection at each request
-		took         time.Duration
-		asked, dials int32
+		name           string
+		newer          bool // the member answers with a later term
+		refuses        bool // the member refuses connections
+		hangs          bool // the member closes the connection at each request
+		took           time.Duration
+		notices, dials int32
 	}{
 		{"it takes none", false, false, false, removalNoticeTimeout, 20, 1},
 		{"it follows another leader", true, false, false, 0, 1, 1},
@@ -236,9 +236,9 @@ func TestRemovalNoticeEnds(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				n := openSingle(t)
-				var asked atomic.Int32
+				var notices atomic.Int32
 				n.append.answer = func(req *raft.AppendEntriesRequest) *raft.AppendEntriesResponse {
-					asked.Add(1)
+					notices.Add(1)
 					if c.hangs {
 						n.append.hangUp()
 					}
@@ -253,9 +253,9 @@ func TestRemovalNoticeEnds(t *testing.T) {
 				began := time.Now()
 				n.sendRemovalNotice(t.Context(), "n9", 1)
 				require.Equal(t, c.took, time.Since(began))
-				require.InDelta(t, c.asked, asked.Load(), 1) // the last may coincide with the timeout
+				require.InDelta(t, c.notices, notices.Load(), 1) // the last may coincide with the timeout
 				require.InDelta(t, c.dials, n.append.dialed.Load(), 1)
-				require.Equal(t, c.asked == 0, asked.Load() == 0)
+				require.Equal(t, c.notices == 0, notices.Load() == 0)
 				require.Equal(t, c.dials > 1, n.append.dialed.Load() > 1)
 			})
 		})
@@ -283,22 +283,23 @@ func TestOthersAreNotOvertaken(t *testing.T) {
 	})
 }
 
-// TestWhatTheOwnerIsTold: changes of the members that are found while the node is opened are reported when it starts.
-func TestWhatTheOwnerIsTold(t *testing.T) {
+// TestChangesAreReportedAtTheStart: changes of the members that are found while the node is opened are reported when it
+// starts.
+func TestChangesAreReportedAtTheStart(t *testing.T) {
 	for _, removed := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			n := openSingle(t, "n2", "n3")
-			told := func() [2]int32 { return [2]int32{n.configured.Load(), n.removed.Load()} }
+			reports := func() [2]int32 { return [2]int32{n.configured.Load(), n.removed.Load()} }
 			is := map[bool]int32{true: 1}[removed]
 			n.configurationCommitted(committedChange{removed: removed})
 			n.reconfigure(n.configurations.view())
-			require.Zero(t, told())
+			require.Zero(t, reports())
 			n.start()
-			require.Equal(t, [2]int32{1, is}, told())
+			require.Equal(t, [2]int32{1, is}, reports())
 			n.reconfigure(n.configurations.view())
-			require.Equal(t, [2]int32{2, is}, told())
+			require.Equal(t, [2]int32{2, is}, reports())
 			n.configurationCommitted(committedChange{removed: removed})
-			require.Equal(t, [2]int32{3, 2 * is}, told())
+			require.Equal(t, [2]int32{3, 2 * is}, reports())
 		})
 	}
 }
@@ -406,11 +407,11 @@ func TestGivingUp(t *testing.T) {
 		sum, too = n.Unacknowledged(8)
 		require.Zero(t, sum)
 		require.True(t, too)
-		gone := make(chan struct{})
-		require.Equal(t, []string{"n3", "n2"}, n.GiveUp(7, gone))
+		ended := make(chan struct{})
+		require.Equal(t, []string{"n3", "n2"}, n.GiveUp(7, ended))
 		dialed := n.config.Raft.(*port).dialed.Load()
-		close(gone)
-		require.Equal(t, []string{"n3"}, n.GiveUp(7, gone))
+		close(ended)
+		require.Equal(t, []string{"n3"}, n.GiveUp(7, ended))
 		synctest.Wait()
 		require.Equal(t, dialed+1, n.config.Raft.(*port).dialed.Load())
 	})
@@ -840,7 +841,7 @@ func TestStateOfAnotherMember(t *testing.T) {
 		require.True(t, n.transport.defersCandidacy())
 		var refused raft.RequestPreVoteResponse
 		require.NoError(t, n.transport.RequestPreVote("n2", "", &raft.RequestPreVoteRequest{Term: 2}, &refused))
-		require.Equal(t, raft.RequestPreVoteResponse{Term: 2}, refused, "nobody is asked")
+		require.Equal(t, raft.RequestPreVoteResponse{Term: 2}, refused, "no voter is asked")
 		require.ErrorContains(t, replace(t.Context()), "no other leader is known")
 		answer := make(chan raft.RPCResponse, 1)
 		n.filter.pass(t.Context(), raft.RPC{RespChan: answer, Command: &raft.AppendEntriesRequest{
@@ -927,15 +928,15 @@ func TestStateOfAnotherMember(t *testing.T) {
 // proposes returns a connection to a node that answers a question after a while, without agreeing. lengthAndApplied are
 // the node's log length and applied index.
 func proposes(t *testing.T, after time.Duration, lengthAndApplied ...byte) net.Conn {
-	asking, asked := net.Pipe()
+	asking, answering := net.Pipe()
 	go func() {
-		_, _ = wire.Read(bufio.NewReader(asked), nil, wire.Short)
+		_, _ = wire.Read(bufio.NewReader(answering), nil, wire.Short)
 		select {
 		case <-time.After(after):
 		case <-t.Context().Done():
 		}
 		answer := append(make([]byte, wire.Head), proposalKind, 0)
-		_, _ = asked.Write(wire.Seal(append(answer, lengthAndApplied...)))
+		_, _ = answering.Write(wire.Seal(append(answer, lengthAndApplied...)))
 	}()
 	return asking
 }
@@ -975,7 +976,7 @@ func TestSuccessors(t *testing.T) {
 		require.Len(t, ready, 1, "who does not answer is not ready")
 		n.configurations.appended([]*raft.Log{withNonvoter(9, "n4", "n1", "n2", "n3")})
 		ready, _ = n.candidates(t.Context(), "", 100)
-		require.Empty(t, ready, "who has no vote is not asked")
+		require.Empty(t, ready, "a member without a vote is not asked")
 		n.configurations.truncated(9)
 		n.failover.dial = func(_ context.Context, id string) (net.Conn, error) {
 			return proposes(t, 0, append([]byte{100}, says[id]...)...), nil
@@ -1045,7 +1046,7 @@ func TestHeir(t *testing.T) {
 	soon, late, over := 10*time.Millisecond, time.Minute, 90*time.Second
 	for _, c := range []struct {
 		says map[string]says
-		gone bool
+		ends bool // the leadership ends
 		want string
 		took time.Duration
 	}{
@@ -1062,14 +1063,14 @@ func TestHeir(t *testing.T) {
 				is := c.says[id]
 				return proposes(t, is.after, is.length, is.applied), nil
 			}
-			gone := make(chan struct{})
-			if c.gone {
-				time.AfterFunc(soon, func() { close(gone) })
+			ended := make(chan struct{})
+			if c.ends {
+				time.AfterFunc(soon, func() { close(ended) })
 			}
 			began := time.Now()
 			ctx, cancel := context.WithTimeout(t.Context(), over)
 			defer cancel()
-			require.Equal(t, c.want, n.awaitCapableVoter(ctx, gone), c.says)
+			require.Equal(t, c.want, n.awaitCapableVoter(ctx, ended), c.says)
 			require.Equal(t, c.took, time.Since(began), c.says)
 		})
 	}

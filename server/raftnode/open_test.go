@@ -67,8 +67,8 @@ func TestRaftThatPanics(t *testing.T) {
 	})
 }
 
-// TestChangesAreTold: OnChange is called for each change of raft's role or leader.
-func TestChangesAreTold(t *testing.T) {
+// TestChangesAreReported: OnChange is called for each change of raft's role or leader.
+func TestChangesAreReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openSingle(t, "n2", "n3")
 		n.start()

@@ -491,7 +491,7 @@ func TestTrailingEntries(t *testing.T) {
 	require.Equal(t, uint64(1), trailing(log, 1000), "a large one goes alone")
 	require.NoError(t, log.DeleteRange(150, 201))
 	add(log, 150, 159, 1024)
-	require.Equal(t, uint64(64), trailing(log, 1000), "the large one is gone")
+	require.Equal(t, uint64(64), trailing(log, 1000), "the large entry was deleted")
 
 	lagging := func(needed uint64) uint64 {
 		n, err := log.trailing(7, log.sizes.limit, needed)
@@ -610,15 +610,15 @@ func TestCommittedEntriesAreNotDeleted(t *testing.T) {
 		committed, snapshot uint64
 		refused             bool
 	}{
-		"a tail":                                {lo: 8, hi: 10, committed: 7},
-		"a tail right behind the snapshot":      {lo: 6, hi: 10, committed: 5, snapshot: 5},
-		"the whole log, none known committed":   {lo: 3, hi: 10},
-		"what a snapshot has":                   {lo: 3, hi: 5, committed: 9, snapshot: 6},
-		"the log, when a snapshot is installed": {lo: 3, hi: 10, committed: 12, snapshot: 12},
-		"what a snapshot has, in part gone":     {lo: 2, hi: 5, committed: 9, snapshot: 6},
-		"the newest committed entry":            {lo: 7, hi: 10, committed: 7, refused: true},
-		"the first behind the snapshot":         {lo: 3, hi: 10, committed: 3, snapshot: 2, refused: true},
-		"entries within the snapshot":           {lo: 4, hi: 10, committed: 6, snapshot: 6, refused: true},
+		"a tail":                                 {lo: 8, hi: 10, committed: 7},
+		"a tail right behind the snapshot":       {lo: 6, hi: 10, committed: 5, snapshot: 5},
+		"the whole log, none known committed":    {lo: 3, hi: 10},
+		"what a snapshot has":                    {lo: 3, hi: 5, committed: 9, snapshot: 6},
+		"the log, when a snapshot is installed":  {lo: 3, hi: 10, committed: 12, snapshot: 12},
+		"entries of a snapshot, deleted in part": {lo: 2, hi: 5, committed: 9, snapshot: 6},
+		"the newest committed entry":             {lo: 7, hi: 10, committed: 7, refused: true},
+		"the first behind the snapshot":          {lo: 3, hi: 10, committed: 3, snapshot: 2, refused: true},
+		"entries within the snapshot":            {lo: 4, hi: 10, committed: 6, snapshot: 6, refused: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			store := raft.NewInmemStore()

@@ -16,8 +16,8 @@ import (
 func TestProgressAfterAPause(t *testing.T) {
 	start := time.Now()
 	tests := map[string]struct {
-		looks []time.Duration // since start; the follower lacks an entry at each
-		told  bool
+		looks    []time.Duration // since start; the follower lacks an entry at each
+		reported bool
 	}{
 		"looks each second": {[]time.Duration{0, 1, 2, 3}, true},
 		"and goes on":       {[]time.Duration{0, 1, 2, 3, 4, 5, 6, 7}, true},
@@ -27,17 +27,17 @@ func TestProgressAfterAPause(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			p := &progress{}
-			var told []Event
+			var events []Event
 			for _, at := range test.looks {
 				now := start.Add(at * time.Second)
 				p.begin(7, now)
 				if e := p.judge("n2", 5, 6, now); e != nil {
-					told = append(told, e)
+					events = append(events, e)
 				}
 			}
-			require.Equal(t, test.told, len(told) == 1)
+			require.Equal(t, test.reported, len(events) == 1)
 			_, shown := p.stalled("n2", 7)
-			require.Equal(t, test.told, shown)
+			require.Equal(t, test.reported, shown)
 			_, shown = p.stalled("n2", 8)
 			require.False(t, shown)
 		})
@@ -50,7 +50,7 @@ func TestProgressAfterAPause(t *testing.T) {
 	}
 	require.Equal(t, FollowerMoves{ID: "n2", Name: "n2", LogIndex: 6, After: time.Minute},
 		p.judge("n2", 6, 6, start.Add(time.Minute)))
-	require.Nil(t, p.judge("n2", 7, 7, start.Add(time.Minute)), "it is told once")
+	require.Nil(t, p.judge("n2", 7, 7, start.Add(time.Minute)), "the progress is reported once")
 }
 
 // TestQuestionsBesideLooks: the race detector checks concurrent calls, such as those for other nodes' answers, for
@@ -116,8 +116,8 @@ func TestQuestionsBesideLooks(t *testing.T) {
 // TestMembersThatGoAreForgotten: a member that is added again does not count as stalled for the time of its absence.
 func TestMembersThatGoAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var told []Event
-		p, a := newProgress(&Config{OnEvent: func(e Event) { told = append(told, e) }}), acksOf("n1", "n2", "n3")
+		var events []Event
+		p, a := newProgress(&Config{OnEvent: func(e Event) { events = append(events, e) }}), acksOf("n1", "n2", "n3")
 		looks := func(seconds int) {
 			for range seconds {
 				a.note("n3", 7, a.currentRound(), 9)
@@ -126,18 +126,18 @@ func TestMembersThatGoAreForgotten(t *testing.T) {
 			}
 		}
 		looks(3)
-		require.Empty(t, told)
+		require.Empty(t, events)
 		a.reconfigure(viewOf("n1", "n3"))
 		looks(1)
 		a.reconfigure(viewOf("n1", "n2", "n3"))
 		looks(3)
-		require.Empty(t, told)
+		require.Empty(t, events)
 		looks(1)
-		require.Len(t, told, 1)
-		require.Equal(t, "n2", told[0].(FollowerStalled).ID)
+		require.Len(t, events, 1)
+		require.Equal(t, "n2", events[0].(FollowerStalled).ID)
 		a.reconfigure(viewOf("n1", "n3"))
 		looks(1)
-		require.Len(t, told, 1)
+		require.Len(t, events, 1)
 		_, shown := p.stalled("n2", 7)
 		require.False(t, shown)
 	})

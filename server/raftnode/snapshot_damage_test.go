@@ -34,14 +34,14 @@ func (u *unreadable) Open(string) (*raft.SnapshotMeta, io.ReadCloser, error) { r
 // mended counts the reactions to a snapshot that cannot be read.
 type mended struct {
 	*mendedSnapshots
-	told, taken, voids int
+	reports, taken, voids int
 }
 
 func mend(u *unreadable, leads bool, applied uint64) *mended {
 	m := &mended{}
 	m.mendedSnapshots = &mendedSnapshots{
 		keeps:         func() bool { return false },
-		SnapshotStore: u, tell: func(Event) { m.told++ }, sends: func() bool { return leads }, applied: func() uint64 {
+		SnapshotStore: u, tell: func(Event) { m.reports++ }, sends: func() bool { return leads }, applied: func() uint64 {
 			return applied
 		},
 		take: func() { m.taken++ }, void: func() { m.voids++ },
@@ -60,13 +60,13 @@ func TestUnreadableSnapshotIsNoLoop(t *testing.T) {
 			require.Equal(t, u.err, err)
 			time.Sleep(100 * time.Millisecond)
 		}
-		require.Equal(t, 3, m.told)
+		require.Equal(t, 3, m.reports)
 		require.Equal(t, 150, m.taken)
 		require.Zero(t, m.voids)
 		u.id = "second"
 		_, _, err := m.Open(u.id)
 		require.Equal(t, u.err, err)
-		require.Equal(t, 4, m.told)
+		require.Equal(t, 4, m.reports)
 	})
 }
 
@@ -74,8 +74,8 @@ func TestUnreadableSnapshotIsNoLoop(t *testing.T) {
 // own snapshot.
 func TestUnreadableSnapshotForTwo(t *testing.T) {
 	m := mend(&unreadable{id: "s", err: errors.New("damaged")}, true, 11)
-	var told, taken atomic.Int32
-	m.tell, m.take = func(Event) { told.Add(1) }, func() { taken.Add(1) }
+	var reports, taken atomic.Int32
+	m.tell, m.take = func(Event) { reports.Add(1) }, func() { taken.Add(1) }
 	var all sync.WaitGroup
 	for range 2 {
 		all.Go(func() {
@@ -86,7 +86,7 @@ func TestUnreadableSnapshotForTwo(t *testing.T) {
 		})
 	}
 	all.Wait()
-	require.EqualValues(t, 1, told.Load())
+	require.EqualValues(t, 1, reports.Load())
 	require.Positive(t, taken.Load())
 }
 
@@ -95,11 +95,11 @@ func TestUnreadableSnapshotForTwo(t *testing.T) {
 func TestWhatIsDoneAboutAnUnreadableSnapshot(t *testing.T) {
 	damaged := errors.New("damaged")
 	for _, row := range []struct {
-		leads              bool
-		applied            uint64
-		id                 string
-		err                error
-		told, taken, voids int
+		leads                 bool
+		applied               uint64
+		id                    string
+		err                   error
+		reports, taken, voids int
 	}{
 		{true, 11, "s", damaged, 1, 1, 0},
 		{true, 10, "s", damaged, 1, 0, 1},
@@ -112,7 +112,7 @@ func TestWhatIsDoneAboutAnUnreadableSnapshot(t *testing.T) {
 		m := mend(&unreadable{id: "s", err: row.err}, row.leads, row.applied)
 		_, _, err := m.Open(row.id)
 		require.Equal(t, row.err, err)
-		require.Equal(t, []int{row.told, row.taken, row.voids}, []int{m.told, m.taken, m.voids}, "%+v", row)
+		require.Equal(t, []int{row.reports, row.taken, row.voids}, []int{m.reports, m.taken, m.voids}, "%+v", row)
 	}
 }
 

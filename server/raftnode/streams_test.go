@@ -95,7 +95,7 @@ func TestLargeRequestThatIsNotTaken(t *testing.T) {
 	require.Equal(t, 1, p.stuck)
 	_, err = conn.Read(make([]byte, 10))
 	require.Error(t, err)
-	require.Equal(t, 1, p.stuck, "it is told once")
+	require.Equal(t, 1, p.stuck, "the stalled connection is reported once")
 }
 
 // TestLargeRequestWithoutAnAnswer: a large request without an answer counts as stuck, after which the port sends small
@@ -128,6 +128,6 @@ func TestLargeRequestWithoutAnAnswer(t *testing.T) {
 		require.Equal(t, c.want, p.stuck)
 		_, err = conn.Read(make([]byte, 10))
 		require.Error(t, err)
-		require.Equal(t, c.want, p.stuck, "it is told once")
+		require.Equal(t, c.want, p.stuck, "the stalled connection is reported once")
 	}
 }

@@ -23,14 +23,14 @@ func (d *dials) Dial(to raft.ServerAddress, within time.Duration) (net.Conn, err
 	return d.pipes.Dial(to, within)
 }
 
-// nominees has all nominations by n answered with answer, until end is called. asked records the nominated nodes.
-func nominees(t *testing.T, n *single, answer error) (asked *dials, end func()) {
+// nominees has all nominations by n answered with answer, until end is called. nominated records the nominated nodes.
+func nominees(t *testing.T, n *single, answer error) (nominated *dials, end func()) {
 	require.NoError(t, n.transport.inner.Close())
 	there := newPipes(nil)
 	other := raft.NewNetworkTransport(there, 1, time.Minute, io.Discard)
-	asked = &dials{pipes: newPipes(there)}
+	nominated = &dials{pipes: newPipes(there)}
 	n.transport.inner = raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
-		ServerAddressProvider: provider{}, Stream: asked, Timeout: time.Minute,
+		ServerAddressProvider: provider{}, Stream: nominated, Timeout: time.Minute,
 	})
 	go func() {
 		for {
@@ -42,7 +42,7 @@ func nominees(t *testing.T, n *single, answer error) (asked *dials, end func()) 
 			}
 		}
 	}()
-	return asked, func() {
+	return nominated, func() {
 		n.transport.inner.CloseStreams()
 		require.NoError(t, other.Close())
 	}
@@ -81,7 +81,7 @@ func TestTransfers(t *testing.T) {
 			n := openSingle(t)
 			n.start()
 			n.configurations.appended([]*raft.Log{configurationAt(9, "n1", n2, n3)})
-			asked, end := nominees(t, n, c.answer)
+			nominated, end := nominees(t, n, c.answer)
 			defer end()
 			term := n.Term()
 			require.Equal(t, uint64(2), n.Last())
@@ -91,13 +91,13 @@ func TestTransfers(t *testing.T) {
 			}
 			n.acks.note(n2, said, 0, n.Last()-c.n2)
 			n.acks.note(n3, said, 0, n.Last()-c.n3)
-			gone := make(chan struct{})
+			ended := make(chan struct{})
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			time.AfterFunc(soon, func() {
 				switch {
 				case c.lost:
-					close(gone)
+					close(ended)
 				case c.canceled:
 					cancel()
 				case c.gets != "":
@@ -105,7 +105,7 @@ func TestTransfers(t *testing.T) {
 				}
 			})
 			began := time.Now()
-			err := n.TransferTo(ctx, c.id, gone)
+			err := n.TransferTo(ctx, c.id, ended)
 			require.Equal(t, c.took, time.Since(began), name)
 			if c.err == "" {
 				require.NoError(t, err, name)
@@ -114,9 +114,9 @@ func TestTransfers(t *testing.T) {
 			}
 			synctest.Wait()
 			if c.nominated == "" {
-				require.Empty(t, asked.to, name)
+				require.Empty(t, nominated.to, name)
 			} else {
-				require.Equal(t, []string{c.nominated}, asked.to, name)
+				require.Equal(t, []string{c.nominated}, nominated.to, name)
 			}
 			require.Empty(t, n.changing)
 			require.Empty(t, n.acks.waiters)
@@ -130,7 +130,7 @@ func TestTransfers(t *testing.T) {
 func TestGivingUpInTurn(t *testing.T) {
 	for _, c := range []struct {
 		lost, took time.Duration
-		asked      []string
+		nominated  []string
 	}{
 		{time.Second, time.Second, []string{"n3"}},
 		{3 * time.Second, 3 * time.Second, []string{"n3", "n2"}},
@@ -140,16 +140,16 @@ func TestGivingUpInTurn(t *testing.T) {
 			n := openSingle(t)
 			n.start()
 			n.configurations.appended([]*raft.Log{configurationAt(9, "n1", "n2", "n3")})
-			asked, end := nominees(t, n, nil)
+			nominated, end := nominees(t, n, nil)
 			defer end()
 			n.acks.note("n3", 7, 0, 9)
-			gone := make(chan struct{})
-			time.AfterFunc(c.lost, func() { close(gone) })
+			ended := make(chan struct{})
+			time.AfterFunc(c.lost, func() { close(ended) })
 			began := time.Now()
-			require.Equal(t, c.asked, n.GiveUp(7, gone))
+			require.Equal(t, c.nominated, n.GiveUp(7, ended))
 			require.Equal(t, c.took, time.Since(began))
 			synctest.Wait()
-			require.Equal(t, c.asked, asked.to)
+			require.Equal(t, c.nominated, nominated.to)
 		})
 	}
 }

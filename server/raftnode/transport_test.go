@@ -168,11 +168,11 @@ func TestWhatAnAnswerSays(t *testing.T) {
 	none := &raft.AppendEntriesRequest{Term: 7, PrevLogEntry: 5, PrevLogTerm: 6, LeaderCommitIndex: 9}
 	heartbeat := &raft.AppendEntriesRequest{Term: 7}
 	for _, c := range []struct {
-		name        string
-		req         *raft.AppendEntriesRequest
-		answer      raft.AppendEntriesResponse
-		match, told uint64 // told: the last index of a log that has become shorter
-		unnotified  uint64 // for commit index 9
+		name             string
+		req              *raft.AppendEntriesRequest
+		answer           raft.AppendEntriesResponse
+		match, shortened uint64 // shortened: the last index of a log that has become shorter
+		unnotified       uint64 // for commit index 9
 	}{
 		{"takes entries", whole, raft.AppendEntriesResponse{Term: 7, Success: true, LastLog: 7}, 7, 0, 7},
 		{"takes none", none, raft.AppendEntriesResponse{Term: 7, Success: true, LastLog: 5}, 5, 0, 0},
@@ -186,8 +186,8 @@ func TestWhatAnAnswerSays(t *testing.T) {
 				log, _, _ := newHeldLog(t, 7)
 				tr := newLeaderTransport(log, func(*raft.AppendEntriesRequest) *raft.AppendEntriesResponse { return &c.answer })
 				defer tr.hangUp()
-				var told []Event
-				tr.tell = func(e Event) { told = append(told, e) }
+				var events []Event
+				tr.tell = func(e Event) { events = append(events, e) }
 				tr.commits.reconfigure(viewOf("n1", "n2"))
 				follower := (*tr.commits.peers.Load())["n2"]
 				follower.subscribed.Store(true)
@@ -196,12 +196,12 @@ func TestWhatAnAnswerSays(t *testing.T) {
 				require.Equal(t, c.match, tr.acks.matchOf("n2", 7))
 				require.Equal(t, c.unnotified, tr.acks.unnotified("n2", 7, 9))
 				require.Equal(t, c.answer.Success && len(c.req.Entries) > 0, len(follower.wake) > 0)
-				if c.told > 0 {
-					tr.compare("n2", 7, 4, c.told) // another answer with the same last index
-					require.Len(t, told, 1)
-					require.Equal(t, c.told, told[0].(LogShortened).LogIndex)
+				if c.shortened > 0 {
+					tr.compare("n2", 7, 4, c.shortened) // another answer with the same last index
+					require.Len(t, events, 1)
+					require.Equal(t, c.shortened, events[0].(LogShortened).LogIndex)
 				} else {
-					require.Empty(t, told)
+					require.Empty(t, events)
 				}
 				if len(c.req.Entries) > 0 { // again, while the disk lacks their last one
 					log.queue = []*raft.Log{{Index: 7}}
