@@ -303,7 +303,7 @@ func shows(t *testing.T, c Config) string {
 	return fmt.Sprintf("entries %d to %d, snapshot %d, cluster %s", first, last, newest, s.Identity().ClusterID)
 }
 
-// common has the calls of each life whose failures have no effect: a reserved descriptor is for later, and a file that
+// common has the calls of each process whose failures have no effect: a reserved descriptor is for later, and a file that
 // was read to its end is not needed any more.
 var common = map[string]int{
 	"open identity.json": 4, "close identity.json": 4, "close stable.db": 1,
@@ -312,8 +312,8 @@ var common = map[string]int{
 // old has the further ones of a process that finds an identity, and takes a snapshot.
 var old = map[string]int{"close identity.json": 1, "list snapshots": 1}
 
-// lives has what a process does in a folder, by name.
-var lives = map[string]struct {
+// processes has what a process does in a folder, by name.
+var processes = map[string]struct {
 	before     func(t *testing.T, c Config)
 	do         func(d Device, c Config) error
 	shows      string         // what the next process finds
@@ -434,37 +434,37 @@ var lives = map[string]struct {
 	},
 }
 
-// requireTold has each call of a process to the disk, or to the store of terms and votes, fail once. The process must
+// requireReported has each call of a process to the disk, or to the store of terms and votes, fail once. The process must
 // get the error, unless the failure has no effect. Nothing stays open, and the next process can continue.
-func requireTold(t *testing.T, names ...string) {
+func requireReported(t *testing.T, names ...string) {
 	for _, name := range names {
-		life := lives[name]
+		process := processes[name]
 		t.Run(name, func(t *testing.T) {
 			dir := memoryDir(t)
-			if life.before != nil {
-				synctest.Test(t, func(t *testing.T) { life.before(t, config(dir)) })
+			if process.before != nil {
+				synctest.Test(t, func(t *testing.T) { process.before(t, config(dir)) })
 			}
-			told, overlooked := 0, make(map[string]int)
+			reported, overlooked := 0, make(map[string]int)
 			for n, reached := 1, true; reached; n++ {
 				synctest.Test(t, func(t *testing.T) {
 					c := config(filepath.Join(memoryDir(t), "data"))
 					c.Mends = true
-					if life.before != nil {
+					if process.before != nil {
 						require.NoError(t, os.CopyFS(c.DataDir, os.DirFS(dir)))
 					}
 					f := &faulty{n: n}
-					err := life.do(f.device(), c)
+					err := process.do(f.device(), c)
 					reached = f.failed != ""
 					require.Zero(t, f.opened, f.failed)
 					switch {
 					case err != nil:
 						require.ErrorContains(t, err, syscall.EIO.Error())
-						told++
-						require.NoError(t, life.do(small(), c), "%s: again", f.failed)
+						reported++
+						require.NoError(t, process.do(small(), c), "%s: again", f.failed)
 					case reached:
 						overlooked[f.failed]++
 					}
-					require.Equal(t, life.shows, shows(t, c), f.failed)
+					require.Equal(t, process.shows, shows(t, c), f.failed)
 				})
 			}
 			for call, times := range common {
@@ -472,24 +472,24 @@ func requireTold(t *testing.T, names ...string) {
 					delete(overlooked, call)
 				}
 			}
-			require.Greater(t, told, 20)
-			require.Equal(t, life.overlooked, overlooked)
+			require.Greater(t, reported, 20)
+			require.Equal(t, process.overlooked, overlooked)
 		})
 	}
 }
 
 func TestNoFailureOfAMakingIsOverlooked(t *testing.T) {
-	requireTold(t, "a new folder", "made", "made over unused", "made again")
+	requireReported(t, "a new folder", "made", "made over unused", "made again")
 }
 
-func TestNoFailureOfAMemberIsOverlooked(t *testing.T)   { requireTold(t, "a member") }
-func TestNoFailureOfARecoveryIsOverlooked(t *testing.T) { requireTold(t, "recovered") }
-func TestNoFailureOfAMendingIsOverlooked(t *testing.T)  { requireTold(t, "mended") }
+func TestNoFailureOfAMemberIsOverlooked(t *testing.T)   { requireReported(t, "a member") }
+func TestNoFailureOfARecoveryIsOverlooked(t *testing.T) { requireReported(t, "recovered") }
+func TestNoFailureOfAMendingIsOverlooked(t *testing.T)  { requireReported(t, "mended") }
 
 // TestNoFailureOfALargeSnapshotIsOverlooked: a failed call leaves nothing open, and no snapshot that looks complete.
 func TestNoFailureOfALargeSnapshotIsOverlooked(t *testing.T) {
 	name := raft.ServerID(strings.Repeat("n", snapshotMaxMeta/2)) // larger than a buffer
-	told := 0
+	reported := 0
 	for n, reached := 1, true; reached; n++ {
 		f, dir := &faulty{n: n}, memoryDir(t)
 		s, _, err := openSnapshots(vfs.OS{}, dir, slog.New(slog.DiscardHandler))
@@ -501,12 +501,12 @@ func TestNoFailureOfALargeSnapshotIsOverlooked(t *testing.T) {
 		if err != nil {
 			require.ErrorIs(t, err, syscall.EIO)
 			require.Empty(t, s.list)
-			told++
+			reported++
 		} else {
 			require.True(t, !reached || strings.HasPrefix(f.failed, "list "), f.failed)
 		}
 	}
-	require.Greater(t, told, 8)
+	require.Greater(t, reported, 8)
 }
 
 // TestAlarmOfACallThatEnded: an alarm that fires just when its call has returned has no effect.
@@ -560,19 +560,19 @@ func TestSnapshotsLeaveRoomToTheLog(t *testing.T) {
 	}
 }
 
-// TestSpaceIsToldOf: OnSpace is called each second, and each time that a segment's bytes were appended to the log.
-func TestSpaceIsToldOf(t *testing.T) {
-	told := make(chan [2]uint64, 100)
+// TestSpaceIsReported: OnSpace is called each second, and each time that a segment's bytes were appended to the log.
+func TestSpaceIsReported(t *testing.T) {
+	reported := make(chan [2]uint64, 100)
 	s, err := Open(Config{DataDir: memoryDir(t), Name: "n1", Hooks: Hooks{OnSpace: func(free, total uint64) {
-		told <- [2]uint64{free, total}
+		reported <- [2]uint64{free, total}
 	}}})
 	require.NoError(t, err)
 	defer s.Close()
 	if free, total := (vfs.OS{}).Space(t.TempDir()); total == 0 {
 		require.Zero(t, free)
-		t.Skip("this system does not tell")
+		t.Skip("this system does not report free space")
 	}
-	first := <-told
+	first := <-reported
 	require.LessOrEqual(t, first[0], first[1])
 	require.NotZero(t, first[1])
 

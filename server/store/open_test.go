@@ -577,10 +577,10 @@ func TestLargeSnapshotIsSyncedOnTheWay(t *testing.T) {
 	require.NoError(t, r.Close())
 }
 
-// crowded is a file system on which another process creates each folder just before this one does.
-type crowded struct{ vfs.OS }
+// concurrentMkdir is a file system on which another process creates each folder just before this one does.
+type concurrentMkdir struct{ vfs.OS }
 
-func (c crowded) Mkdir(name string) error {
+func (c concurrentMkdir) Mkdir(name string) error {
 	if err := c.OS.Mkdir(name); err != nil {
 		return err
 	}
@@ -589,7 +589,7 @@ func (c crowded) Mkdir(name string) error {
 
 func TestNodesMakeTheFolderAboveTheirsAtTheSameTime(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data", "n1")
-	require.NoError(t, makeFolder(crowded{}, dir))
+	require.NoError(t, makeFolder(concurrentMkdir{}, dir))
 	require.DirExists(t, dir)
 }
 

@@ -41,9 +41,9 @@ func newestLogFile(t *testing.T, dir string) string {
 	return segments[0]
 }
 
-// TestFolderThatIsGone: a folder is removed or replaced while its node runs, whole or in part. Within seconds OnFault
+// TestMissingFolderIsReported: a folder is removed or replaced while its node runs, whole or in part. Within seconds OnFault
 // gets one line that names the part.
-func TestFolderThatIsGone(t *testing.T) {
+func TestMissingFolderIsReported(t *testing.T) {
 	remove := func(t *testing.T, path string) { require.NoError(t, os.RemoveAll(path)) }
 	for name, row := range map[string]struct {
 		part   func(t *testing.T, dir string) string
@@ -95,14 +95,14 @@ func (p partly) Exists(name string) (bool, error) {
 	return filepath.Base(name) != p.missing && p.err == nil, p.err
 }
 
-// placed is a log whose file is gone, or whose disk returns an error.
+// placed is a log whose file is missing, or whose disk returns an error.
 type placed struct {
 	logStore
-	gone string
-	err  error
+	missing string
+	err     error
 }
 
-func (p placed) Gone() (string, error) { return p.gone, p.err }
+func (p placed) Gone() (string, error) { return p.missing, p.err }
 func (p placed) Close() error          { return p.err }
 
 // TestLogThatCannotBeClosed: the error is returned.
@@ -110,17 +110,17 @@ func TestLogThatCannotBeClosed(t *testing.T) {
 	require.ErrorIs(t, (&folder{log: placed{err: syscall.EIO}}).close(), syscall.EIO)
 }
 
-// TestWhatAFolderMisses: the first part that is gone is named. After an error of the disk none is.
-func TestWhatAFolderMisses(t *testing.T) {
+// TestMissingPartOfAFolder: the first missing part is named. After an error of the disk none is.
+func TestMissingPartOfAFolder(t *testing.T) {
 	for _, row := range []struct {
 		log  placed
 		fs   partly
 		want string
 	}{
 		{},
-		{placed{gone: "1.seg"}, partly{}, "1.seg"},
+		{placed{missing: "1.seg"}, partly{}, "1.seg"},
 		{placed{}, partly{missing: snapshotName}, snapshotName},
-		{placed{gone: "1.seg"}, partly{missing: snapshotName}, "1.seg"},
+		{placed{missing: "1.seg"}, partly{missing: snapshotName}, "1.seg"},
 		{placed{err: syscall.EIO}, partly{missing: snapshotName}, ""},
 		{placed{}, partly{err: syscall.EIO}, ""},
 	} {
@@ -164,7 +164,7 @@ func TestFolderThatIsThere(t *testing.T) {
 }
 
 // TestLookingEndsWithTheStore: a closed store does not check its folder any more, and neither does one whose folder is
-// gone.
+// missing.
 func TestLookingEndsWithTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var looked atomic.Int64
@@ -181,7 +181,7 @@ func TestLookingEndsWithTheStore(t *testing.T) {
 
 		newGuard(Hooks{}).watch(func() error {
 			looked.Add(1)
-			return errors.New("it is gone")
+			return errors.New("the folder is missing")
 		})
 		time.Sleep(5 * watchEvery)
 		require.EqualValues(t, 4, looked.Load())

@@ -87,16 +87,16 @@ func TestNoFailureOfAnOpenIsOverlooked(t *testing.T) {
 	known := map[string]int{"open ident": 4, "read 1-20-": 1, "open 1-10-": 1, "read 1-10-": 6}
 	for name, was := range map[string]struct {
 		steps      []step
-		stops      func(l *life)
+		stops      func(l *diskHistory)
 		overlooked map[string]int
 	}{
 		"new":    {nil, nil, map[string]int{"open ident": 4}},
-		"closed": {third, func(l *life) { require.NoError(l.t, l.store.Close()) }, known},
-		"killed": {third, (*life).end, known},
+		"closed": {third, func(l *diskHistory) { require.NoError(l.t, l.store.Close()) }, known},
+		"killed": {third, (*diskHistory).end, known},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				written, want := newLife(t, memdisk.New(1)), nothing
+				written, want := newDiskHistory(t, memdisk.New(1)), nothing
 				if was.stops != nil {
 					require.NoError(t, written.begin())
 					want = written.play(nothing, was.steps)[0]
@@ -121,7 +121,7 @@ func TestNoFailureOfAnOpenIsOverlooked(t *testing.T) {
 
 // opensWith opens the folder while f makes a call fail, and again after that. It reports whether the first Open
 // succeeded. Afterwards f.n is 0 if there were fewer calls.
-func (l *life) opensWith(f *failing, want string) (opened bool) {
+func (l *diskHistory) opensWith(f *failing, want string) (opened bool) {
 	t, p := l.t, l.files.Boot()
 	on := device(p)
 	on.OpenStable = func(path string) (store.StableStore, error) {
@@ -162,7 +162,7 @@ func TestFailedWriteLeavesNothingOpen(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				last := nothing
 				for n, reached := 1, new(true); *reached; n++ {
-					l := newLife(t, memdisk.New(uint64(n)))
+					l := newDiskHistory(t, memdisk.New(uint64(n)))
 					if len(h.before) > 0 || !opening {
 						require.NoError(t, l.begin())
 						last = l.play(nothing, h.before)[0]
@@ -192,7 +192,7 @@ func TestFailedWriteLeavesNothingOpen(t *testing.T) {
 // TestFailedClosingOfASnapshot: a snapshot whose file could not be closed is not complete.
 func TestFailedClosingOfASnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLife(t, memdisk.New(1))
+		l := newDiskHistory(t, memdisk.New(1))
 		require.NoError(t, l.begin())
 		sink, err := l.store.Snapshots.Create(1, 9, 1, raft.Configuration{}, 1, nil)
 		require.NoError(t, err)

@@ -38,7 +38,7 @@ func TestMakeHalfWay(t *testing.T) {
 
 // makeWith makes a folder, with f at the nth operation. It reports whether there were so many.
 func makeWith(t *testing.T, n int, f fault, leaves bool, refused *int) bool {
-	l := newLife(t, memdisk.New(uint64(n)))
+	l := newDiskHistory(t, memdisk.New(uint64(n)))
 	id := store.Identity{Name: "node", ClusterID: "new", Restored: true}
 	restore := func(p *memdisk.Process) error {
 		return store.MakeOn(device(p), store.Config{DataDir: dataDir}, id,

@@ -42,7 +42,7 @@ func TestMendHalfWay(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					missed := 0
 					for n := 1; ; n++ {
-						l := newLife(t, memdisk.New(uint64(n)))
+						l := newDiskHistory(t, memdisk.New(uint64(n)))
 						l.mends = true
 						require.NoError(t, l.begin())
 						l.play(nothing, append([]step{belongs("c1", "")}, row.before...))
@@ -97,7 +97,7 @@ func mend(s *store.Store, index, term uint64) error {
 	}, strings.NewReader(strings.Repeat("s", size)))
 }
 
-func requireMended(t *testing.T, l *life, want string) {
+func requireMended(t *testing.T, l *diskHistory, want string) {
 	t.Helper()
 	require.Nil(t, l.store.Missing())
 	require.Equal(t, fmt.Sprintf("%s, vote n2, cluster c1", want), l.shows())

@@ -21,8 +21,8 @@ import (
 	"github.com/holdfast/holdfast/server/store/internal/memdisk"
 )
 
-// life is a sequence of processes on one disk.
-type life struct {
+// diskHistory is a sequence of processes on one disk.
+type diskHistory struct {
 	t     *testing.T
 	files *memdisk.Disk
 	store *store.Store
@@ -31,8 +31,8 @@ type life struct {
 	mends bool          // see store.Config
 }
 
-func newLife(t *testing.T, files *memdisk.Disk) *life {
-	l := &life{t: t, files: files, last: new(func() error)}
+func newDiskHistory(t *testing.T, files *memdisk.Disk) *diskHistory {
+	l := &diskHistory{t: t, files: files, last: new(func() error)}
 	t.Cleanup(func() {
 		if *l.last != nil {
 			_ = (*l.last)()
@@ -41,26 +41,26 @@ func newLife(t *testing.T, files *memdisk.Disk) *life {
 	return l
 }
 
-// fork returns a life that continues with a copy of the disk.
-func (l *life) fork(seed uint64) *life {
-	return &life{t: l.t, files: l.files.Clone(seed), epoch: l.epoch, last: l.last, mends: l.mends}
+// fork returns a diskHistory that continues with a copy of the disk.
+func (l *diskHistory) fork(seed uint64) *diskHistory {
+	return &diskHistory{t: l.t, files: l.files.Clone(seed), epoch: l.epoch, last: l.last, mends: l.mends}
 }
 
 // begin starts a process.
-func (l *life) begin() error {
+func (l *diskHistory) begin() error {
 	s, err := openOn(l.files.Boot(), store.Config{Mends: l.mends}, 1)
 	if err != nil {
 		return err
 	}
 	l.store, *l.last = s, s.Close
 	settle()
-	require.Greater(l.t, s.Lineage.Current(), l.epoch, "no two lives have the same epoch")
+	require.Greater(l.t, s.Lineage.Current(), l.epoch, "each process has an epoch of its own")
 	l.epoch = s.Lineage.Current()
 	return nil
 }
 
 // end kills the process.
-func (l *life) end() {
+func (l *diskHistory) end() {
 	l.files.Kill()
 	l.files.Hook(nil)
 	if l.store != nil {
@@ -70,13 +70,13 @@ func (l *life) end() {
 }
 
 // cut cuts the power.
-func (l *life) cut(seed uint64) {
+func (l *diskHistory) cut(seed uint64) {
 	l.files.PowerCut(seed)
 	l.end()
 }
 
 // shows returns what a process finds: entries, the newest snapshot, a vote and the cluster.
-func (l *life) shows() string {
+func (l *diskHistory) shows() string {
 	t, s := l.t, l.store
 	first, err := s.Log.FirstIndex()
 	require.NoError(t, err)
@@ -209,11 +209,11 @@ var firstFaults = map[string]struct {
 func settle() { time.Sleep(time.Second / 2) }
 
 // meet has f called at the nth operation from now on. reached is set then.
-func (l *life) meet(n int, f fault) (reached *bool) { return l.meetInOrder(uint64(n), n, f) }
+func (l *diskHistory) meet(n int, f fault) (reached *bool) { return l.meetInOrder(uint64(n), n, f) }
 
 // meetInOrder is meet with a seed for the order of concurrent operations. Each operation takes a random time, also
 // those that prepare the next segment.
-func (l *life) meetInOrder(order uint64, n int, f fault) (reached *bool) {
+func (l *diskHistory) meetInOrder(order uint64, n int, f fault) (reached *bool) {
 	reached = new(bool)
 	var met atomic.Int64
 	takes := times(order)
@@ -242,7 +242,7 @@ func times(seed uint64) func() time.Duration {
 }
 
 // play performs steps until one fails. It returns what the next process may find.
-func (l *life) play(last string, steps []step) (allowed []string) {
+func (l *diskHistory) play(last string, steps []step) (allowed []string) {
 	for _, s := range steps {
 		if s.do(l.store) != nil {
 			return []string{last, s.then}
@@ -262,7 +262,7 @@ func TestPowerCutAfterACrash(t *testing.T) {
 			t.Run(h.name+", "+name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					for n := 1; ; n++ {
-						l := newLife(t, memdisk.New(uint64(n)))
+						l := newDiskHistory(t, memdisk.New(uint64(n)))
 						require.NoError(t, l.begin())
 						last := l.play(nothing, h.before)
 						require.Len(t, last, 1)
@@ -287,7 +287,7 @@ func TestPowerCutAfterACrashInTheFirstOpen(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				for n := 1; ; n++ {
-					l := newLife(t, memdisk.New(uint64(n)))
+					l := newDiskHistory(t, memdisk.New(uint64(n)))
 					reached := l.meet(n, f.first)
 					_ = l.begin()
 					l.end()
@@ -302,7 +302,7 @@ func TestPowerCutAfterACrashInTheFirstOpen(t *testing.T) {
 }
 
 // requireKept continues from l in many ways. A process must find one of allowed, and later ones must find the same.
-func (l *life) requireKept(allowed []string, next []fault) {
+func (l *diskHistory) requireKept(allowed []string, next []fault) {
 	for seed := range uint64(2) {
 		seen := l.fork(seed)
 		seen.requireSeen("", allowed, seed)
@@ -328,7 +328,7 @@ func (l *life) requireKept(allowed []string, next []fault) {
 }
 
 // requireSeen starts processes that must find what was found before, or one of allowed, and cuts the power after each.
-func (l *life) requireSeen(found string, allowed []string, seed uint64) {
+func (l *diskHistory) requireSeen(found string, allowed []string, seed uint64) {
 	for range 2 {
 		require.NoError(l.t, l.begin())
 		shown := l.shows()
@@ -342,7 +342,7 @@ func (l *life) requireSeen(found string, allowed []string, seed uint64) {
 }
 
 // requireGrows writes before the power is cut, and requires that this stays, too.
-func (l *life) requireGrows(allowed []string, seed uint64) {
+func (l *diskHistory) requireGrows(allowed []string, seed uint64) {
 	require.NoError(l.t, l.begin())
 	require.Contains(l.t, allowed, l.shows())
 	for i := range uint64(2) {
@@ -366,7 +366,7 @@ func (l *life) requireGrows(allowed []string, seed uint64) {
 func TestSnapshotsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for order := range uint64(200) {
-			l := newLife(t, memdisk.New(order))
+			l := newDiskHistory(t, memdisk.New(order))
 			require.NoError(t, l.begin())
 			l.meetInOrder(order, 1+int(order)%20, fails) // in some orders nothing fails
 			var completed [2]uint64                      // indexes

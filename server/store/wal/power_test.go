@@ -421,11 +421,11 @@ func TestFullDiskUnderALargeBatch(t *testing.T) {
 	})
 }
 
-// TestFullDiskIsToldBeforehand: if there is no room for the next segment, that is logged while the log can still
+// TestFullDiskIsLoggedBeforeTheNextSegment: if there is no room for the next segment, that is logged while the log can still
 // append. When room was made, appends succeed.
-func TestFullDiskIsToldBeforehand(t *testing.T) {
+func TestFullDiskIsLoggedBeforeTheNextSegment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var told bytes.Buffer
+		var log bytes.Buffer
 		d := newPowerDisk(t, 1)
 		d.Hook(func(op memdisk.Op) error {
 			if op.Kind == memdisk.OpWrite && strings.HasSuffix(op.Name, segmentSuffix) {
@@ -434,16 +434,16 @@ func TestFullDiskIsToldBeforehand(t *testing.T) {
 			return nil
 		})
 		w, err := Open(powerDir, Options{
-			SegmentSize: small.SegmentSize, FS: d.Boot(), Logger: slog.New(slog.NewTextHandler(&told, nil)),
+			SegmentSize: small.SegmentSize, FS: d.Boot(), Logger: slog.New(slog.NewTextHandler(&log, nil)),
 		})
 		require.NoError(t, err)
 		synctest.Wait()
-		require.Contains(t, told.String(), syscall.ENOSPC.Error())
+		require.Contains(t, log.String(), syscall.ENOSPC.Error())
 		d.Hook(nil)
-		told.Reset()
+		log.Reset()
 		require.NoError(t, w.StoreLogs(version(1, 5, 0)))
 		require.NoError(t, w.Close())
-		require.Empty(t, told.String(), "no failure")
+		require.Empty(t, log.String(), "no failure")
 	})
 }
 

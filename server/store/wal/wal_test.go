@@ -469,8 +469,8 @@ func TestFailedWriteIsTheLast(t *testing.T) {
 func TestFailedRotationIsTheLast(t *testing.T) {
 	w, dir := create(t, small)
 	store(t, w, 1, 5)
-	gone := dir + ".gone"
-	require.NoError(t, os.Rename(dir, gone))
+	moved := dir + ".moved"
+	require.NoError(t, os.Rename(dir, moved))
 	var err error
 	last := uint64(5)
 	for ; err == nil; last++ {
@@ -479,7 +479,7 @@ func TestFailedRotationIsTheLast(t *testing.T) {
 	last--
 	require.ErrorIs(t, err, fs.ErrNotExist)
 	require.Equal(t, err, w.StoreLog(entry(last+1)))
-	require.NoError(t, os.Rename(gone, dir))
+	require.NoError(t, os.Rename(moved, dir))
 	require.NoError(t, w.Close())
 	requireRange(t, reopen(t, dir, small), 1, last)
 }
@@ -488,9 +488,9 @@ func TestFailedRotationIsTheLast(t *testing.T) {
 func TestFailedClosing(t *testing.T) {
 	w, dir := create(t, small)
 	store(t, w, 1, 5)
-	require.NoError(t, os.Rename(dir, dir+".gone"))
+	require.NoError(t, os.Rename(dir, dir+".moved"))
 	require.ErrorIs(t, w.Close(), fs.ErrNotExist)
-	require.NoError(t, os.Rename(dir+".gone", dir))
+	require.NoError(t, os.Rename(dir+".moved", dir))
 	requireRange(t, reopen(t, dir, small), 1, 5)
 }
 
@@ -551,12 +551,12 @@ func TestMissingPieces(t *testing.T) {
 	require.NoError(t, err)
 	for _, s := range w.segments {
 		name := s.file.Name()
-		require.NoError(t, os.Rename(name, name+".gone"))
+		require.NoError(t, os.Rename(name, name+".moved"))
 		_, err := Open(dir, small)
 		require.ErrorAs(t, err, &damaged)
 		require.Equal(t, name, damaged.Path)
 		require.ErrorContains(t, err, "it is missing")
-		require.NoError(t, os.Rename(name+".gone", name))
+		require.NoError(t, os.Rename(name+".moved", name))
 	}
 	require.Greater(t, len(files), 1)
 	requireRange(t, reopen(t, dir, small), 1, 110)
