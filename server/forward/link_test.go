@@ -163,7 +163,7 @@ type linked struct {
 	log, leaders  *bytes.Buffer // of the follower and of the leader
 
 	mu         sync.Mutex
-	told       []string
+	record     []string
 	silent     bool // the leader applies nothing
 	member     func() bool
 	onGreeting func()
@@ -175,7 +175,7 @@ type linked struct {
 func (l *linked) tell(format string, args ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.told = append(l.told, fmt.Sprintf(format, args...))
+	l.record = append(l.record, fmt.Sprintf(format, args...))
 }
 
 func (l *linked) sets(f func()) {
@@ -189,9 +189,9 @@ func (l *linked) takes() []string {
 	synctest.Wait()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	told := l.told
-	l.told = nil
-	return told
+	record := l.record
+	l.record = nil
+	return record
 }
 
 func oneValue(text string) []protocol.Value { return []protocol.Value{protocol.Bulk(text)} }
@@ -378,7 +378,7 @@ func (w wordy) Write(b []byte) (int, error) {
 // TestLink: every kind of message is sent over a link, in both directions.
 func TestLink(t *testing.T) {
 	linkedUp(t, func(t *testing.T, l *linked) {
-		require.Nil(t, l.client.Wait(1, 0), "nobody can be asked")
+		require.Nil(t, l.client.Wait(1, 0), "no leader is known")
 		l.receiver.Open(1)
 		first := l.writes.add("before")
 		l.client.SubscribeCommits(true)
@@ -445,9 +445,9 @@ func TestLink(t *testing.T) {
 		l.client.Follow("")
 		_, there := <-open
 		require.False(t, there)
-		told := l.takes()
-		require.Contains(t, strings.Join(told, "\n"), "down from n1: ")
-		require.Contains(t, told, "n2 subscribed false")
+		record := l.takes()
+		require.Contains(t, strings.Join(record, "\n"), "down from n1: ")
+		require.Contains(t, record, "n2 subscribed false")
 		late := l.writes.add("nobody leads")
 		time.Sleep(time.Minute)
 		require.Empty(t, l.takes())
@@ -486,13 +486,13 @@ func TestLinkComesAgain(t *testing.T) {
 				l.sets(func() { l.silent = false })
 				breaks(l)
 				time.Sleep(time.Second)
-				told := l.takes()
+				record := l.takes()
 				why := map[string]string{"broken": "reset", "unanswered": errUnanswered.Error(), "deaf": "timeout"}[name]
-				require.Contains(t, strings.Join(told, "\n"), "down from n1: ")
-				require.Contains(t, strings.Join(told, "\n"), cmp.Or(why, errHungUp.Error()))
-				require.Equal(t, name == "unanswered" || name == "deaf", slices.Contains(told, "stuck"))
-				require.Contains(t, told, "up to n1")
-				require.Contains(t, told, "n2 subscribed true")
+				require.Contains(t, strings.Join(record, "\n"), "down from n1: ")
+				require.Contains(t, strings.Join(record, "\n"), cmp.Or(why, errHungUp.Error()))
+				require.Equal(t, name == "unanswered" || name == "deaf", slices.Contains(record, "stuck"))
+				require.Contains(t, record, "up to n1")
+				require.Contains(t, record, "n2 subscribed true")
 				require.Equal(t, "wrote once more", l.writes.answer(write))
 				require.Equal(t, 2, l.writes.sent[write])
 			})
@@ -500,15 +500,15 @@ func TestLinkComesAgain(t *testing.T) {
 	}
 }
 
-// TestLinkThatIsGone: without a link, no WAIT is sent, and no batch is taken. The next link ends that.
-func TestLinkThatIsGone(t *testing.T) {
+// TestNoBatchIsSentWithoutALink: without a link, no WAIT is sent, and no batch is taken. The next link ends that.
+func TestNoBatchIsSentWithoutALink(t *testing.T) {
 	linkedUp(t, func(t *testing.T, l *linked) {
 		l.receiver.Open(1)
 		l.client.Follow("n1")
 		require.Contains(t, l.takes(), "up to n1")
 		l.receiver.Shut()
-		told := l.takes()
-		require.Contains(t, strings.Join(told, "\n"), "down from n1: ")
+		record := l.takes()
+		require.Contains(t, strings.Join(record, "\n"), "down from n1: ")
 		require.Nil(t, l.client.Wait(1, time.Hour))
 		require.Nil(t, l.writes.consumer)
 		require.Nil(t, l.reads.consumer)
@@ -526,9 +526,9 @@ func TestLinkIsRefused(t *testing.T) {
 		l.client.Follow("n3")
 		require.Contains(t, l.takes(), "refused by n3")
 		l.client.Follow("n1")
-		told := l.takes()
-		require.Contains(t, told, "reached n1", "it does not lead")
-		require.NotContains(t, told, "up to n1")
+		record := l.takes()
+		require.Contains(t, record, "reached n1", "it does not lead")
+		require.NotContains(t, record, "up to n1")
 		require.Empty(t, l.log.String())
 		time.Sleep(time.Second)
 		require.InDelta(t, time.Second/maxRedialPause, len(l.takes()), 5)
@@ -548,19 +548,19 @@ func TestLinkIsRefused(t *testing.T) {
 			}
 		})
 		time.Sleep(2 * maxRedialPause)
-		told = l.takes()
-		require.Contains(t, told, "down from n1: the leader hung up")
-		require.Contains(t, told, "known false")
-		require.Equal(t, "up to n1", told[len(told)-2], "%v", told)
+		record = l.takes()
+		require.Contains(t, record, "down from n1: the leader hung up")
+		require.Contains(t, record, "known false")
+		require.Equal(t, "up to n1", record[len(record)-2], "%v", record)
 	})
 	linkedUp(t, func(t *testing.T, l *linked) {
 		inner := l.client.config.Dial
 		l.client.config.Dial = func(ctx context.Context, _ string) (net.Conn, error) { return inner(ctx, "n1") }
 		l.receiver.Open(1)
 		l.client.Follow("n3")
-		told := l.takes()
-		require.Contains(t, told, "reached n3")
-		require.NotContains(t, told, "up to n3")
+		record := l.takes()
+		require.Contains(t, record, "reached n3")
+		require.NotContains(t, record, "up to n3")
 	})
 }
 
@@ -578,9 +578,9 @@ func TestLargeRepliesOfALink(t *testing.T) {
 		for _, half := range halves {
 			require.Len(t, l.reads.answer(half), 700<<10)
 		}
-		told := strings.Join(l.takes(), "\n")
-		require.Greater(t, strings.Count(told, "status"), 10, "between parts, and behind them")
-		require.NotContains(t, told, "down")
+		record := strings.Join(l.takes(), "\n")
+		require.Greater(t, strings.Count(record, "status"), 10, "between parts, and behind them")
+		require.NotContains(t, record, "down")
 		l.net.Limit("n1", "n2", 0)
 		for range halves {
 			l.writes.add("small")
@@ -660,9 +660,9 @@ func TestLeaderChangesInAGreeting(t *testing.T) {
 		l.onGreeting = func() { l.client.Follow("") }
 		l.receiver.Open(1)
 		l.client.Follow("n1")
-		told := l.takes()
-		require.Contains(t, told, "follower met n1 at one:6379")
-		require.NotContains(t, told, "up to n1")
+		record := l.takes()
+		require.Contains(t, record, "follower met n1 at one:6379")
+		require.NotContains(t, record, "up to n1")
 	})
 }
 
@@ -709,9 +709,9 @@ func TestStrangersOfALink(t *testing.T) {
 			_ = conn.Close()
 		}
 		require.Equal(t, 4, strings.Count(l.leaders.String(), `msg="refuse link"`), "what is another's is no link")
-		gone, _ := net.Pipe()
-		require.NoError(t, gone.Close())
-		_, err := l.receiver.greet(gone, hello[wire.Head:])
+		closed, _ := net.Pipe()
+		require.NoError(t, closed.Close())
+		_, err := l.receiver.greet(closed, hello[wire.Head:])
 		require.ErrorIs(t, err, io.ErrClosedPipe)
 		require.Empty(t, l.receiver.peers)
 		require.Equal(t, []string{"n3 subscribed false"}, l.takes(), "no member came")
@@ -888,7 +888,7 @@ func TestFailuresOfALink(t *testing.T) {
 						require.Equal(t, fmt.Sprint("wrote ", round), l.writes.answer(write))
 						require.Equal(t, "first,on with rest", l.reads.answer(read))
 					}
-					downs := slices.DeleteFunc(l.takes(), func(told string) bool { return !strings.HasPrefix(told, "down") })
+					downs := slices.DeleteFunc(l.takes(), func(call string) bool { return !strings.HasPrefix(call, "down") })
 					require.LessOrEqual(t, len(downs), 1)
 					if follower && len(downs) > 0 && n > 2 { // the first two are the greeting's
 						require.Contains(t, downs[0], errBroken.Error(), "the cause, and not its consequences")

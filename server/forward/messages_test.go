@@ -40,9 +40,9 @@ func TestFrames(t *testing.T) {
 	require.ErrorIs(t, err, wire.ErrCorrupt)
 }
 
-// TestMembersAreTold: a status message has all that the leader knows of each member, and a greeting the versions that
-// its node can use.
-func TestMembersAreTold(t *testing.T) {
+// TestMembersAreInStatusMessages: a status message has all that the leader knows of each member, and a greeting the
+// versions that its node can use.
+func TestMembersAreInStatusMessages(t *testing.T) {
 	about := About{ClientAddr: "a", SentinelAddr: "s", Release: "0.2.0", NewestVersion: 7, HoldVersion: 6}
 	require.Equal(t, uint64(6), about.usable())
 	said := Status{Term: 3, Commit: 9, Members: []Member{{ID: "n1", About: about, Silent: true, LogIndex: 7}}}
@@ -101,29 +101,29 @@ func FuzzFields(f *testing.F) {
 func TestFramesAreFrozen(t *testing.T) {
 	about := About{ClientAddr: "a:1", SentinelAddr: "s:2", Release: "0.1.0", NewestVersion: 6, HoldVersion: 5}
 	g := greeting{version: linkVersion, verdict: verdictStranger, id: "n1", epoch: 300, about: about}
-	told := Status{Term: 3, Commit: 900, Members: []Member{{ID: "n1", About: about, Silent: true, LogIndex: 7}}}
+	want := Status{Term: 3, Commit: 900, Members: []Member{{ID: "n1", About: about, Silent: true, LogIndex: 7}}}
 	frames := map[string][]byte{"hello": g.append(nil, kindHello), "welcome": g.append(nil, kindWelcome)}
-	p := newPeer(&ReceiverConfig{Status: func() Status { return told }}, nil, greeting{})
+	p := newPeer(&ReceiverConfig{Status: func() Status { return want }}, nil, greeting{})
 	p.putStatus()
 	status, _ := p.out.take(make([]byte, wire.Head))
 	frames["status"] = status[wire.Head:]
 	c := newConnection(&ClientConfig{}, "n2", nil)
-	asked := func(name string, ask func()) {
+	encode := func(name string, ask func()) {
 		ask()
 		frames[name], c.frame, c.out = append(c.frame, c.out...), nil, nil
 	}
-	asked("write", func() { c.appendWrite(&Batch{Seq: 300, Low: 299, Hints: protocol.MayWait, Body: []byte("body")}) })
-	asked("large", func() {
+	encode("write", func() { c.appendWrite(&Batch{Seq: 300, Low: 299, Hints: protocol.MayWait, Body: []byte("body")}) })
+	encode("large", func() {
 		c.appendWrite(&Batch{Seq: 300, Low: 299, Hints: protocol.MayWait, Large: true, Work: 1000, Body: []byte("body")})
 	})
-	asked("read", func() { c.appendRead(&Batch{Seq: 7, Count: 2, Body: []byte("body")}) })
-	asked("census", func() { c.appendRead(&Batch{Seq: 7, Census: true, Body: []byte("body")}) })
+	encode("read", func() { c.appendRead(&Batch{Seq: 7, Count: 2, Body: []byte("body")}) })
+	encode("census", func() { c.appendRead(&Batch{Seq: 7, Census: true, Body: []byte("body")}) })
 	c.config.Report = func(question string) protocol.Value { return protocol.Bulk(question + "!") }
-	asked("report", func() {
+	encode("report", func() {
 		c.report(9, "who")
 		c.frame = c.reports[0]
 	})
-	asked("wait", func() { c.sendWait(2, 1500*time.Millisecond) })
+	encode("wait", func() { c.sendWait(2, 1500*time.Millisecond) })
 	for name, answer := range map[string]func(p *Peer){
 		"wrote": func(p *Peer) { p.out.put(kindWrote, 300, []protocol.Value{protocol.OK}, 9, time.Now().Add(time.Hour)) },
 		"answer": func(p *Peer) {

@@ -159,7 +159,7 @@ func TestReadWaitsForTheSender(t *testing.T) {
 		p.out.add(func(dst []byte) []byte { return append(dst, make([]byte, shortBytes)...) })
 		ctx, stop := context.WithCancel(t.Context())
 		stop()
-		require.True(t, p.serve(ctx, &forwardedRead{}, protocol.ErrNoLeader), "the link is gone")
+		require.True(t, p.serve(ctx, &forwardedRead{}, protocol.ErrNoLeader), "the link is closed")
 	})
 }
 

@@ -20,8 +20,8 @@ import (
 	"github.com/holdfast/holdfast/server/peer/wire"
 )
 
-// TestLinkIsOfOneLife: a link gets no replies to a previous incarnation of its node.
-func TestLinkIsOfOneLife(t *testing.T) {
+// TestLinkBelongsToOneIncarnation: a link gets no replies to a previous incarnation of its node.
+func TestLinkBelongsToOneIncarnation(t *testing.T) {
 	q := NewReceiver(ReceiverConfig{})
 	p := &Peer{origin: protocol.Incarnation{Node: "n2", Epoch: 2}}
 	q.peers["n2"] = p
