@@ -123,7 +123,7 @@ func TestClientsOfOtherNodes(t *testing.T) {
 			all.Go(func() { require.Equal(t, protocol.Integer(0), a.do("CLIENT", "KILL", "ID", id)) })
 		}
 		all.Wait()
-		require.EqualValues(t, maxRemoteCommands, most.Load(), "commands that others are asked to run at a time")
+		require.EqualValues(t, maxRemoteCommands, most.Load(), "concurrent commands on other nodes")
 	})
 }
 
@@ -235,7 +235,7 @@ func TestClientDetails(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, "gone0 0 0 -1 ", detailOf(a, "own"))
 		cl.takenAt(t, protocol.Incarnation{Node: here.Node, Epoch: here.Epoch + 1}, "former")
-		require.Equal(t, "gone0 0 0 -1 ", detailOf(a, "former"), "another life of this node")
+		require.Equal(t, "gone0 0 0 -1 ", detailOf(a, "former"), "another incarnation of this node")
 
 		other := protocol.Incarnation{Node: "n2@25a5", Epoch: 4}
 		cl.takenAt(t, other, "theirs", "gone")
@@ -260,7 +260,7 @@ func TestClientDetails(t *testing.T) {
 		require.Equal(t, "unknown0 0 0 -1 ", detailOf(a, "theirs"))
 		require.Equal(t, detailsWithin, time.Since(began))
 		require.Equal(t, "unknown0 0 0 -1 ", detailOf(a, "theirs"))
-		require.Equal(t, detailsWithin, time.Since(began), "a silent node is not asked again at once")
+		require.Equal(t, detailsWithin, time.Since(began), "a silent node gets no second question at once")
 		require.Equal(t, 3, questions["n2@25a5"])
 		time.Sleep(silentFor)
 		tell = func(context.Context, ClientsQuestion) (ClientsAnswer, error) {
@@ -306,7 +306,7 @@ func TestClientDetailsAreBounded(t *testing.T) {
 				states[holder[len(holder)-7].Str]++
 			}
 		}
-		require.Equal(t, map[string]int{"connected": len(keys)}, states, "no page has more than are asked about")
+		require.Equal(t, map[string]int{"connected": len(keys)}, states, "no page exceeds one question")
 		require.Equal(t, len(keys), conns)
 		names := make([]*protocol.Value, len(keys))
 		for i := range names {
@@ -421,9 +421,9 @@ func TestStrangersMakeRoom(t *testing.T) {
 	})
 }
 
-// TestFewAreToldThatThereIsNoRoom shows that at most Refusals refused connections stay open while their clients do not
+// TestRefusalsAreBounded shows that at most Refusals refused connections stay open while their clients do not
 // read the reply. Further connections are closed without a reply.
-func TestFewAreToldThatThereIsNoRoom(t *testing.T) {
+func TestRefusalsAreBounded(t *testing.T) {
 	inBubble(t, Config{Limits: Limits{MaxClients: 1}}, func(t *testing.T, s *testServer) {
 		s.dial()
 		settle()

@@ -193,7 +193,7 @@ func TestFillOfWaiters(t *testing.T) {
 		leave(good, 2, hostile)
 		s.requireEmpty()
 		good.requireInfo("blocked_clients:0")
-		require.Equal(t, ":1\r\n", answer(good, "RPUSH", "q", "x"), "waiters that have gone take nothing")
+		require.Equal(t, ":1\r\n", answer(good, "RPUSH", "q", "x"), "closed waiters take no element")
 		answer(good, "DEL", "q")
 		again := s.dial()
 		require.Empty(t, answer(again, words...))

@@ -401,9 +401,9 @@ func TestLastReplyIsTheEnd(t *testing.T) {
 	}
 }
 
-// TestKilledClientIsGone shows that after the reply of CLIENT KILL no answer has the killed client, even if its
+// TestKilledClientIsNotListed shows that after the reply of CLIENT KILL no answer has the killed client, even if its
 // connection has not ended yet.
-func TestKilledClientIsGone(t *testing.T) {
+func TestKilledClientIsNotListed(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, s *testServer) {
 		victim, killer := s.silent(), s.dial()
 		go victim.Write(command("PING")) // its reply is never read

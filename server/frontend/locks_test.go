@@ -46,18 +46,18 @@ func TestUnreadGrantIsGivenBack(t *testing.T) {
 				require.NoError(t, err)
 				require.Equal(t, ":1\r\n", answer(other, "LOCK.ACQUIRE", "k", "holder", "PX", "60000"))
 				line := []string{"LOCK.ACQUIRE", "k", "waiter", "PX", "60000", "WAIT", "0"}
-				told := ":2\r\n"
+				grant := ":2\r\n"
 				if notify == "" {
 					_, err = nc.Write(command(line...))
 					require.NoError(t, err)
 				} else {
 					waiter.ask(":0\r\n", append(line, notify)...)
-					told = ">5\r\n$4\r\nlock\r\n$7\r\ngranted\r\n$1\r\nk\r\n$6\r\nwaiter\r\n:2\r\n"
+					grant = ">5\r\n$4\r\nlock\r\n$7\r\ngranted\r\n$1\r\nk\r\n$6\r\nwaiter\r\n:2\r\n"
 				}
 				synctest.Wait()
 				require.Equal(t, ":0\r\n", answer(other, "LOCK.RELEASE", "k", "holder"))
 				if reads {
-					waiter.ask(told+"+PONG\r\n", "PING")
+					waiter.ask(grant+"+PONG\r\n", "PING")
 				}
 				require.Equal(t, ":2\r\n", answer(other, "LOCK.CHECK", "k", "waiter"))
 				nc.Close()

@@ -315,13 +315,13 @@ func TestBodiesAreNotReusedAfterAFailure(t *testing.T) {
 	})
 }
 
-// crowded is a backend with memory for the replies to two reads of a batch, and for none of a batch of three.
-type crowded struct {
+// limitedReplies is a backend with memory for the replies to two reads of a batch, and for none of a batch of three.
+type limitedReplies struct {
 	*cluster
 	counts []int
 }
 
-func (b *crowded) Execute(u *replica.Batch) error {
+func (b *limitedReplies) Execute(u *replica.Batch) error {
 	b.counts = append(b.counts, u.Count)
 	if err := b.cluster.Execute(u); err != nil || u.Write {
 		return err
@@ -341,7 +341,7 @@ func (b *crowded) Execute(u *replica.Batch) error {
 // places.
 func TestReadsWithoutRoomAreMadeAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := &crowded{cluster: newCluster()}
+		b := &limitedReplies{cluster: newCluster()}
 		s := startOver(t, Config{}, b, newMemListener())
 		c := s.dial()
 		c.send([]byte("MSET a 1 b 2 c 3 d 4\r\n"))
