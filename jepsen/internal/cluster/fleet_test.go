@@ -137,7 +137,7 @@ func TestWatchSeesPeaks(t *testing.T) {
 	require.Positive(t, u.Files)
 }
 
-func TestNodesAreToldTheirLimits(t *testing.T) {
+func TestLimitsArePassedToNodes(t *testing.T) {
 	n, err := network.NewProxies(1, "client", "peer")
 	require.NoError(t, err)
 	defer n.Close()

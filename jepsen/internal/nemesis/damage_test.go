@@ -152,12 +152,12 @@ func TestDamageHitsOnlyWhatItMay(t *testing.T) {
 	}
 	require.Equal(t, 1, different)
 
-	_, ok, err := rotten(dir)
+	_, ok, err := corruptSnapshot(dir)
 	require.NoError(t, err)
 	require.False(t, ok, "there is no snapshot")
 	snapshot := filepath.Join(dir, "1.snap")
 	require.NoError(t, os.WriteFile(snapshot, []byte("state"), 0o644))
-	back, ok, err := rotten(dir)
+	back, ok, err := corruptSnapshot(dir)
 	require.NoError(t, err)
 	require.True(t, ok)
 	content := func() string {
@@ -167,7 +167,7 @@ func TestDamageHitsOnlyWhatItMay(t *testing.T) {
 	require.NoError(t, back())
 	require.Equal(t, "state", content())
 	require.NoError(t, os.Remove(snapshot))
-	require.NoError(t, back(), "the member has taken another snapshot, and removed the rotten one")
+	require.NoError(t, back(), "the member has taken another snapshot, and removed the corrupted one")
 
 	_, err = damage(t.TempDir(), "store-torn", rand.New(rand.NewPCG(1, 2)))
 	require.ErrorContains(t, err, "no log in")

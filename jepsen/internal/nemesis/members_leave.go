@@ -140,7 +140,7 @@ func (n *Nemesis) rot(ctx context.Context, s step) (effect, error) {
 	if _, err := n.Target.Debug(ctx, leader, "DEBUG", "SNAPSHOT"); err != nil {
 		e.detail += ": " + err.Error()
 	}
-	back, ok, err := rotten(n.DataDir(leader))
+	back, ok, err := corruptSnapshot(n.DataDir(leader))
 	if !ok {
 		e.detail += ": it has no snapshot"
 		return e, err

@@ -48,19 +48,19 @@ func TestScheduleKeepsItsBounds(t *testing.T) {
 		o := Options{Seed: seed, Nodes: 3, Time: 4 * time.Minute, Faults: kinds()}
 		steps := Generate(o)
 		require.NotEmpty(t, steps)
-		busy, lonely := map[Lane]time.Duration{}, time.Duration(0)
+		busy, exclusive := map[Lane]time.Duration{}, time.Duration(0)
 		for _, s := range steps {
 			k := o.Faults[slices.IndexFunc(o.Faults, func(k Kind) bool { return k.Name == s.Fault })]
 			drawn[s.Fault] = true
 			require.GreaterOrEqual(t, s.At, quiet)
 			require.LessOrEqual(t, s.At+s.For, o.Time-quiet)
 			require.GreaterOrEqual(t, s.At, busy[k.Lane], "two faults of one lane overlap")
-			require.GreaterOrEqual(t, s.At, lonely, "a fault that wants to be alone is not")
+			require.GreaterOrEqual(t, s.At, exclusive, "an exclusive fault overlaps another")
 			if k.Alone {
 				for _, until := range busy {
-					require.GreaterOrEqual(t, s.At, until, "a fault that wants to be alone is not")
+					require.GreaterOrEqual(t, s.At, until, "an exclusive fault overlaps another")
 				}
-				lonely = s.At + s.For
+				exclusive = s.At + s.For
 			}
 			busy[k.Lane] = s.At + s.For
 			order := slices.Clone(s.Order)

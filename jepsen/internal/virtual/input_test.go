@@ -69,7 +69,7 @@ func vandalise(t *testing.T, c *servertest.Cluster, seed uint64) {
 			answers++
 			continue
 		}
-		require.False(t, errors.Is(err, servertest.ErrRefused), "a node is gone")
+		require.False(t, errors.Is(err, servertest.ErrRefused), "a node refuses connections")
 		conn.Close()
 	}
 	conn.Close()

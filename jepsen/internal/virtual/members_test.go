@@ -51,7 +51,7 @@ func (t target) Add(ctx context.Context, place string, vote bool) error {
 	err := t.start(place)
 	release()
 	m := n.Member()
-	a := asked{
+	a := memberChange{
 		reconfig.Request{Op: reconfig.Join, Member: m.ID, Addr: m.Addr, LogFormat: protocol.EntryVersion},
 		raftnode.AddNonvoter, m,
 	}
@@ -109,15 +109,15 @@ func (t target) look(ctx context.Context) (s sight, ok bool) {
 	return s, now.Leading && now.Term == term
 }
 
-// asked is a change in two forms: a request, which package reconfig carries out stepwise, and a single raft change.
-type asked struct {
+// memberChange is a change in two forms: a request, which package reconfig carries out stepwise, and a single raft change.
+type memberChange struct {
 	reconfig.Request
 	kind   raftnode.ChangeKind
 	member members.Member
 }
 
 // carryOut lets a leader execute as much of a request as possible.
-func (t target) carryOut(ctx context.Context, r *replica.Replica, a asked) error {
+func (t target) carryOut(ctx context.Context, r *replica.Replica, a memberChange) error {
 	if t.raw && !a.Force {
 		try, cancel := context.WithTimeout(ctx, 3*time.Second)
 		defer cancel()
@@ -153,7 +153,7 @@ func (t target) executor(r *replica.Replica) *reconfig.Executor {
 }
 
 // change repeats a change on the present leader until the configuration satisfies made.
-func (t target) change(ctx context.Context, a asked, made func(members.Configuration) bool) error {
+func (t target) change(ctx context.Context, a memberChange, made func(members.Configuration) bool) error {
 	err := errors.New("no leader")
 	for ctx.Err() == nil {
 		if s, ok := t.look(ctx); ok {
@@ -194,15 +194,15 @@ func (t target) Roll(ctx context.Context) (map[string]bool, error) {
 	return roll, nil
 }
 
-func removal(m members.Member) asked {
-	return asked{reconfig.Request{Op: reconfig.Remove, Member: m.ID}, raftnode.Remove, m}
+func removal(m members.Member) memberChange {
+	return memberChange{reconfig.Request{Op: reconfig.Remove, Member: m.ID}, raftnode.Remove, m}
 }
 
-func suffrage(m members.Member, vote bool) asked {
+func suffrage(m members.Member, vote bool) memberChange {
 	if vote {
-		return asked{reconfig.Request{Op: reconfig.Promote, Member: m.ID}, raftnode.AddVoter, m}
+		return memberChange{reconfig.Request{Op: reconfig.Promote, Member: m.ID}, raftnode.AddVoter, m}
 	}
-	return asked{reconfig.Request{Op: reconfig.Demote, Member: m.ID}, raftnode.Demote, m}
+	return memberChange{reconfig.Request{Op: reconfig.Demote, Member: m.ID}, raftnode.Demote, m}
 }
 
 // Remove implements cluster.Membership.
@@ -235,7 +235,7 @@ func (t target) Replace(ctx context.Context, place, by string) error {
 	case t.raw:
 		return errors.Join(t.caughtUp(ctx, by), t.Vote(ctx, by, true), t.Remove(ctx, place))
 	}
-	a := asked{Request: reconfig.Request{Op: reconfig.Replace, Member: old.ID, By: m.ID}}
+	a := memberChange{Request: reconfig.Request{Op: reconfig.Replace, Member: old.ID, By: m.ID}}
 	return t.change(ctx, a, func(c members.Configuration) bool { return c.IsVoter(m.ID) && !c.Has(old.ID) })
 }
 
@@ -269,7 +269,7 @@ func (t target) Lead(ctx context.Context, place string) error {
 		case t.raw:
 			return s.replica.TransferLeadership(ctx, m.ID)
 		}
-		return t.carryOut(ctx, s.replica, asked{Request: reconfig.Request{Op: reconfig.Transfer, Member: m.ID}})
+		return t.carryOut(ctx, s.replica, memberChange{Request: reconfig.Request{Op: reconfig.Transfer, Member: m.ID}})
 	}
 	return errors.New("no leader, or no member")
 }
@@ -282,10 +282,10 @@ func (t target) Move(ctx context.Context, place string) error {
 	n.PeerAddr = map[string]string{place + ":7379": place + ":7380", place + ":7380": place + ":7379"}[n.PeerAddr]
 	err := t.start(place)
 	release()
-	told, over := context.WithCancel(ctx)
+	hinting, over := context.WithCancel(ctx)
 	defer over()
 	go func() {
-		for told.Err() == nil {
+		for hinting.Err() == nil {
 			for _, other := range t.Members() {
 				if other != place {
 					t.cluster.Node(other).Hint(n)
@@ -295,7 +295,7 @@ func (t target) Move(ctx context.Context, place string) error {
 		}
 	}()
 	m := n.Member()
-	a := asked{reconfig.Request{Op: reconfig.Readdress, Member: m.ID, Addr: m.Addr}, raftnode.Move, m}
+	a := memberChange{reconfig.Request{Op: reconfig.Readdress, Member: m.ID, Addr: m.Addr}, raftnode.Move, m}
 	return errors.Join(err, t.change(ctx, a, func(c members.Configuration) bool {
 		is, _ := c.Find(m.ID)
 		return is.Addr == m.Addr

@@ -203,7 +203,7 @@ func TestPromiseReplicas(t *testing.T) {
 func TestPromiseServesAgain(t *testing.T) {
 	judged := 0
 	eachSeed(t, 8, func(t *testing.T, seed uint64) {
-		synctest.Test(t, func(t *testing.T) { judged += runWalk(t, seed) })
+		synctest.Test(t, func(t *testing.T) { judged += runRandomWalk(t, seed) })
 	})
 	require.Positive(t, judged)
 }

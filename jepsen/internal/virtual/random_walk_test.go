@@ -21,8 +21,8 @@ import (
 	"github.com/holdfast/holdfast/server/servertest"
 )
 
-// walk is a cluster under random actions. Leaders begin changes of the members that they need not finish.
-type walk struct {
+// randomWalk is a cluster under random actions. Leaders begin changes of the members that they need not finish.
+type randomWalk struct {
 	t *testing.T
 	target
 	rng         *rand.Rand
@@ -33,9 +33,9 @@ type walk struct {
 	story       []any
 }
 
-func runWalk(t *testing.T, seed uint64) (judged int) {
+func runRandomWalk(t *testing.T, seed uint64) (judged int) {
 	replicatest.Seed(t, seed)
-	w := &walk{t: t, rng: rand.New(rand.NewPCG(seed, 3))}
+	w := &randomWalk{t: t, rng: rand.New(rand.NewPCG(seed, 3))}
 	w.world = newWorld(t, worldOptions{nodes: 3, seed: seed, raw: true, slow: seed%2 == 0})
 	require.NoError(t, w.target.Start(t.Context()))
 	for _, place := range w.Spares() {
@@ -52,7 +52,7 @@ func runWalk(t *testing.T, seed uint64) (judged int) {
 
 // stretch performs some faults and mends them, except that some members stay dead. The others must serve if their logs
 // let raft elect one of them. Then all run, and no acknowledged write may be lost.
-func (w *walk) stretch(ctx context.Context) {
+func (w *randomWalk) stretch(ctx context.Context) {
 	changing, end := context.WithCancel(ctx)
 	for range 3 + w.rng.IntN(14) {
 		nodes, pause := w.Nodes(), time.Duration(max(0, w.rng.IntN(1350)-450))*time.Millisecond
@@ -102,7 +102,7 @@ func (w *walk) stretch(ctx context.Context) {
 }
 
 // step performs a random action at a place.
-func (w *walk) step(ctx context.Context, place string) {
+func (w *randomWalk) step(ctx context.Context, place string) {
 	n := w.cluster.Node(place)
 	op, r := w.rng.IntN(24), n.Replica()
 	w.story = append(w.story, place, "does", op)
@@ -138,7 +138,7 @@ func (w *walk) step(ctx context.Context, place string) {
 }
 
 // change lets a leader begin a change of a member, sometimes after cutting the leader off.
-func (w *walk) change(ctx context.Context, place string) {
+func (w *randomWalk) change(ctx context.Context, place string) {
 	leader, known := w.Leader(ctx)
 	if !known {
 		return
@@ -158,7 +158,7 @@ func (w *walk) change(ctx context.Context, place string) {
 
 // electable returns a node that can be elected under the configuration in its log by the running nodes, one of which is
 // not in quarantine, or "".
-func (w *walk) electable() string {
+func (w *randomWalk) electable() string {
 	running := slices.DeleteFunc(w.cluster.Nodes(), func(n *servertest.Node) bool {
 		return n.Replica() == nil || n.Removed()
 	})
