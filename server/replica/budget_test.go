@@ -268,7 +268,7 @@ func TestRepliesOfHeavyReadsAreBounded(t *testing.T) {
 					require.Equal(t, protocol.ErrNoRoom.Value(), reply)
 				}
 				require.Less(t, protocol.MemoryWithin(u.Replies, 1<<30), replyBytes*3, "a turn more than a quarter, at most")
-				require.Less(t, rounds, reads/2, "not one by one")
+				require.Less(t, rounds, reads/2, "reads share rounds")
 				left -= made
 			}
 		}

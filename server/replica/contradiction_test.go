@@ -48,7 +48,7 @@ func ends(t *testing.T, n *replicatest.Node) {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	require.FailNow(t, "it runs on", n.Name)
+	require.FailNow(t, "the node still runs", n.Name)
 }
 
 // TestAppliedEntriesAreNotReplaced: a node ends if a leader would replace entries that the node has applied, since its

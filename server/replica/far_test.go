@@ -124,7 +124,7 @@ func TestNodesThatAreTooFarApart(t *testing.T) {
 		require.False(t, c.Followers()[0].Replica().Status().FarApart, "the leader knows")
 		apart(c, 90*time.Millisecond)
 		apart(c, 120*time.Millisecond)
-		require.Len(t, events[replica.FarApart](leader), 1, "it swings")
+		require.Len(t, events[replica.FarApart](leader), 1, "a round trip around the limit is reported once")
 		apart(c, 70*time.Millisecond)
 		require.False(t, leader.Replica().Status().FarApart)
 		apart(c, 120*time.Millisecond)

@@ -203,7 +203,7 @@ func TestLinkOfALeaderThatStandsStill(t *testing.T) {
 		time.Sleep(replica.DefaultCommandTimeout / 4)
 		clear()
 		require.Equal(t, protocol.Integer(1), <-first)
-		require.Equal(t, protocol.Integer(2), <-second, "it was kept here until the first was answered")
+		require.Equal(t, protocol.Integer(2), <-second, "the second batch waits for the first reply")
 		_, down := links(follower)
 		require.Zero(t, down)
 	})
@@ -244,7 +244,7 @@ func TestForwardsForItselfAlone(t *testing.T) {
 		require.True(t, member(named{name: other.ID}, other.ID))
 		require.False(t, member(named{name: c.Followers()[1].ID}, other.ID))
 		require.True(t, member(nil, other.ID), "a cluster without certificates")
-		require.False(t, member(nil, leader.ID), "itself")
+		require.False(t, member(nil, leader.ID), "a node accepts no link from itself")
 		require.False(t, member(nil, "n9-stranger"))
 	})
 }

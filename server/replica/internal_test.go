@@ -53,7 +53,7 @@ func TestClusterClock(t *testing.T) {
 	pass(time.Minute)
 	require.Equal(t, [2]int64{1501, 998_799 + 59_700}, reading(), "one step is capped")
 	source.monotonic -= time.Minute
-	require.Equal(t, int64(1501), reading()[0], "and it never goes back")
+	require.Equal(t, int64(1501), reading()[0], "the cluster clock never decreases")
 }
 
 func TestTableKeepsOrder(t *testing.T) {
@@ -275,7 +275,7 @@ func TestSecondCopyIsUncertain(t *testing.T) {
 	s.flush()
 	require.Empty(t, s.own, "each reply is sent once")
 	require.Empty(t, s.touched)
-	require.Zero(t, s.own[:1][0], "nor kept")
+	require.Zero(t, s.own[:1][0], "a flush clears the reply")
 	require.Nil(t, s.touched[:1][0])
 }
 
@@ -288,7 +288,7 @@ func TestDetachedConsumerGetsNothing(t *testing.T) {
 	q.Attach(link, make(chan struct{}, 1))
 	q.Detach(other)
 	require.True(t, q.Has(1))
-	require.False(t, q.Has(1+uint64(len(q.ring))), "another has its place")
+	require.False(t, q.Has(1+uint64(len(q.ring))), "another batch has the slot")
 	require.Equal(t, uint64(2), q.waiting(link, 0, false).Until)
 	for consumer, want := range map[any]int{link: 2, other: 0} {
 		shown := 0

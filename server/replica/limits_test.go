@@ -245,7 +245,7 @@ func TestOwnWritesAreInTheStateOfTheNode(t *testing.T) {
 		start = time.Now()
 		time.AfterFunc(time.Second, follower.Crash)
 		require.False(t, follower.Replica().AwaitApplied(t.Context(), u.Number+1))
-		require.Equal(t, time.Second, time.Since(start), "nor one that ends")
+		require.Equal(t, time.Second, time.Since(start), "the wait ends with the node")
 	})
 }
 

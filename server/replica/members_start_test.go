@@ -145,7 +145,7 @@ func TestAnnounce(t *testing.T) {
 		last = r.Status().LastLog
 		for _, n := range c.Nodes() {
 			require.NotZero(t, n.Replica().Incarnation(follower.ID))
-			require.Zero(t, n.Replica().Incarnation(other.ID), "it has sent nothing")
+			require.Zero(t, n.Replica().Incarnation(other.ID), "a node that sent nothing has no incarnation")
 		}
 		time.Sleep(time.Minute)
 		require.Equal(t, last, r.Status().LastLog)

@@ -322,7 +322,7 @@ func TestRefusedChanges(t *testing.T) {
 		require.Equal(t, index, r.Configuration().Index)
 		same, err := r.Change(t.Context(), replica.Change{Kind: raftnode.AddVoter, Member: leader.Member(), After: index})
 		require.NoError(t, err)
-		require.Equal(t, index, same, "that makes no difference")
+		require.Equal(t, index, same, "a change without effect appends no entry")
 		learner := c.Add("n2")
 		require.NoError(t, c.Change(raftnode.AddNonvoter, learner))
 		c.Settle()

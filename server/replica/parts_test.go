@@ -172,7 +172,7 @@ func TestLeadershipBeginsAndEnds(t *testing.T) {
 			event:   func(e Event) { note("%T", e) },
 		})
 		ls.lose()
-		require.Empty(t, happened(), "it did not lead")
+		require.Empty(t, happened(), "a node that does not lead loses no leadership")
 		for _, c := range []struct {
 			leader string
 			term   uint64
@@ -972,12 +972,12 @@ func TestLooksWhileClientsWait(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		over := make(chan error, 1)
 		go func() { over <- w.run(ctx) }()
-		require.Equal(t, 1, looksFor(time.Minute), "the first")
+		require.Equal(t, 1, looksFor(time.Minute), "one check at the start")
 		m.answer(true)
 		w.reached()
 		require.Equal(t, 60, looksFor(59*time.Second+time.Millisecond))
 		w.reached()
-		require.Zero(t, looksFor(time.Millisecond), "it is awake")
+		require.Zero(t, looksFor(time.Millisecond), "the checks run already")
 		m.answer(false)
 		require.Equal(t, 1, looksFor(time.Minute))
 		m.answer(true, false, true, false) // a client begins to wait between two calls of Waiting
@@ -989,7 +989,7 @@ func TestLooksWhileClientsWait(t *testing.T) {
 		subscribed := 0
 		w = newWaiting(config, sessions.Cluster{SubscribeWaiting: func(bool) { subscribed++ }})
 		w.clients.Waiters.Enter(1, nil)
-		require.True(t, woken(w.wake), "one of this node, before its entry is there")
+		require.True(t, woken(w.wake), "a client of this node waits, before its entry is applied")
 		require.Equal(t, 1, subscribed)
 		w.clients.Waiters.Forget(1)
 		ctx, cancel = context.WithCancel(t.Context())
@@ -1036,7 +1036,7 @@ func TestWhatOthersSay(t *testing.T) {
 	require.Equal(t, []string{"false ", "true x:1"}, seen)
 	r.onGreeting(forward.Member{ID: "n2", About: forward.About{ClientAddr: "x:1", Release: "r0"}})
 	other.Release = "r0"
-	require.Equal(t, other, of("n2"), "it did not say which versions it can use")
+	require.Equal(t, other, of("n2"), "the greeting has no versions")
 
 	// The leader's status message replaces what this node knows of other members. Of itself, the node keeps its release
 	// and its versions.
@@ -1063,7 +1063,7 @@ func TestWhatOthersSay(t *testing.T) {
 	r.leaders.see("n1", r.addresses.all())
 	require.Equal(t, []string{"false x:2", "true x:2"}, seen[4:])
 	r.onGreeting(forward.Member{ID: "n2", About: forward.About{Release: strings.Repeat("r", 1000)}})
-	require.Equal(t, "x:2", of("n2").ClientAddr, "it did not say another")
+	require.Equal(t, "x:2", of("n2").ClientAddr, "the greeting has no client address")
 	require.Len(t, of("n2").Release, maxRelease)
 }
 

@@ -82,7 +82,7 @@ func TestFollowerWithoutProgress(t *testing.T) {
 				require.Empty(t, events[replica.FollowerMoves](leader))
 				require.NoError(t, leader.Replica().Healthy())
 				if n.Replica() != nil {
-					require.Error(t, n.Replica().Healthy(), "its log stands still, while the leader's goes on")
+					require.Error(t, n.Replica().Healthy(), "the follower's log does not grow")
 				}
 
 				undo()
@@ -117,8 +117,8 @@ func TestFollowersWithProgress(t *testing.T) {
 
 		undo := n.Faults.Inject(store.Fault{Op: store.OpStoreLogs, Delay: 900 * time.Millisecond})
 		busy(t, leader, 30*time.Second)
-		require.Greater(t, leader.Replica().Status().Committed, n.Replica().Status().LastLog, "it lags")
-		require.NoError(t, n.Replica().Healthy(), "but it goes on")
+		require.Greater(t, leader.Replica().Status().Committed, n.Replica().Status().LastLog, "the follower lags")
+		require.NoError(t, n.Replica().Healthy(), "a follower whose log grows is healthy")
 		undo()
 		busy(t, leader, 3*time.Second)
 

@@ -94,7 +94,7 @@ func requireDescriptions(t *testing.T, n, from *replicatest.Node) {
 		require.NoError(t, err)
 		if spoil == nil {
 			err = n.Replica().ReplaceState(t.Context(), snapshot, io.LimitReader(state, snapshot.Bytes-1))
-			require.Error(t, err, "it is cut off")
+			require.Error(t, err, "the snapshot is truncated")
 		} else {
 			spoil(&snapshot)
 			err = n.Replica().ReplaceState(t.Context(), snapshot, state)

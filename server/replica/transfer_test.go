@@ -135,7 +135,7 @@ func TestSuccessorHasAppliedTheLog(t *testing.T) {
 
 		began := time.Now()
 		require.NoError(t, other.Replica().TransferLeadership(t.Context(), slow.ID))
-		require.Greater(t, time.Since(began), 5*time.Second, "it had so much to apply")
+		require.Greater(t, time.Since(began), 5*time.Second, "the transfer waits until the target has applied the log")
 		require.Same(t, slow, c.Leader())
 	})
 }

@@ -516,7 +516,7 @@ func TestSmallBatchesGoBeforeLargeOnes(t *testing.T) {
 			require.Empty(t, step(true))
 			add(mine, "t", 1)
 			p.landed(l.term)
-			require.ElementsMatch(t, []byte("Bt"), []byte(step(true)), "they wait once")
+			require.ElementsMatch(t, []byte("Bt"), []byte(step(true)), "each batch waits once")
 			add(q, "B"+strings.Repeat("-", longBytes-1000), entryWork)
 			add(mine, "s", 1)
 			require.Equal(t, "s B", step(true))
