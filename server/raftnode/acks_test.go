@@ -70,7 +70,7 @@ func TestOldAcknowledgementsConfirmNothing(t *testing.T) {
 	_, ok = a.heardSince("n2", 7, since)
 	require.True(t, ok)
 	_, ok = a.heardSince("n2", 7, time.Now().Add(time.Hour))
-	require.False(t, ok, "not since then")
+	require.False(t, ok, "no acknowledgement since then")
 	a.endWait(round)
 	require.Empty(t, a.waiters)
 }

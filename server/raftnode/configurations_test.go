@@ -57,7 +57,7 @@ func TestConfigurationInEffect(t *testing.T) {
 	})
 	require.Equal(t, []string{"n1", "n2", "n3"}, c.ids())
 	require.Equal(t, uint64(3), c.newestCommitted(4).Index)
-	require.Equal(t, uint64(1), c.newestCommitted(0).Index, "the first is")
+	require.Equal(t, uint64(1), c.newestCommitted(0).Index, "the first configuration is committed")
 	require.Equal(t, uint64(5), c.newestCommitted(9).Index)
 	c.truncated(6)
 	require.Equal(t, uint64(5), c.view().Index)
@@ -133,9 +133,9 @@ func TestWithheldConfigurations(t *testing.T) {
 	require.Nil(t, c.withheld("n2", nil))
 	require.True(t, withheld("n2", 3, 4))
 	require.True(t, withheld("n2", 1, 3))
-	require.True(t, withheld("n9", 1, 4), "it was removed")
+	require.True(t, withheld("n9", 1, 4), "n9 was removed")
 	require.False(t, withheld("n2", 1, 2))
-	require.False(t, withheld("n2", 4, 4), "it has the configuration")
+	require.False(t, withheld("n2", 4, 4), "the member has the configuration")
 	require.False(t, withheld("n3", 1, 4))
 	changed := func(since <-chan struct{}) bool {
 		select {

@@ -48,7 +48,7 @@ func TestLaggingFollowerCostsOnePiece(t *testing.T) {
 	sizes := slices.Repeat([]int{strippedOver + 1, appendGather / 2, strippedOver, appendGather + 1}, maxAppend/4)
 	log := strippedLog(t, 7, sizes...)
 	entries := given(t, log, len(sizes))
-	require.LessOrEqual(t, dataBytes(entries), appendGather, "what raft holds")
+	require.LessOrEqual(t, dataBytes(entries), appendGather, "the data of raft's entries is bounded")
 	args := &raft.AppendEntriesRequest{Term: 7, Entries: entries}
 	var sent []int
 	for rest := args; rest != nil; {
@@ -61,9 +61,9 @@ func TestLaggingFollowerCostsOnePiece(t *testing.T) {
 			require.Equal(t, uint64(7), e.Term)
 		}
 		if rest = others; rest != nil {
-			require.LessOrEqual(t, dataBytes(rest.Entries[1:]), appendGather, "what is not sent yet")
+			require.LessOrEqual(t, dataBytes(rest.Entries[1:]), appendGather, "the data of unsent entries is bounded")
 			n := len(piece.Entries)
-			require.NotSame(t, &piece.Entries[:n+1][n], &rest.Entries[0], "what was sent is let go of")
+			require.NotSame(t, &piece.Entries[:n+1][n], &rest.Entries[0], "sent entries are not retained")
 		}
 	}
 	require.Equal(t, sizes, sent)

@@ -188,7 +188,7 @@ func TestLeadershipIsOneTerms(t *testing.T) {
 		began := time.Now()
 		require.NoError(t, n.TransferTo(t.Context(), "n1", nil))
 		require.ErrorIs(t, n.TransferTo(t.Context(), "n2", nil), ErrNotMember)
-		require.Zero(t, time.Since(began), "nothing is waited for")
+		require.Zero(t, time.Since(began), "neither transfer waits")
 	})
 }
 
@@ -496,7 +496,7 @@ func TestIdleConnectionsAreBounded(t *testing.T) {
 		require.Len(t, a.idle["n2"], connsPerPeer)
 		a.hangUp("n2")
 		require.Zero(t, n.append.open.Load())
-		require.Empty(t, a.idle["n2"], "they are used no more")
+		require.Empty(t, a.idle["n2"], "closed connections are not reused")
 		conn, err := a.take("n2")
 		require.NoError(t, err)
 		a.close()

@@ -76,7 +76,7 @@ func TestLeaderAppendsAhead(t *testing.T) {
 		var read raft.Log
 		require.NoError(t, log.GetLog(8, &read))
 		require.Equal(t, []byte{8}, read.Data)
-		require.NoError(t, log.awaitWritten(5), "that is on the disk")
+		require.NoError(t, log.awaitWritten(5), "entry 5 is on the disk")
 
 		six, seven := waits(t, func() error { return log.awaitWritten(6) }), waits(t, func() error {
 			return log.awaitWritten(7)
@@ -499,8 +499,8 @@ func TestTrailingEntries(t *testing.T) {
 		return n
 	}
 	require.Equal(t, uint64(100), lagging(60), "a member needs them")
-	require.Equal(t, uint64(7), lagging(156), "no fewer than otherwise")
-	require.Equal(t, uint64(7), lagging(159), "it has all")
+	require.Equal(t, uint64(7), lagging(156), "a small lag keeps as many entries as none")
+	require.Equal(t, uint64(7), lagging(159), "no member lags")
 	add(log, 160, 159+laggingTimes*64, 1024)
 	require.Len(t, log.sizes.blocks, maxBlocks)
 	require.Equal(t, uint64(laggingTimes*64), lagging(160))
