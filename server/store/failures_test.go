@@ -518,7 +518,7 @@ func TestAlarmOfACallThatEnded(t *testing.T) {
 		g.end(w)
 		g.tick(w)
 		time.Sleep(10 * DefaultDiskStallLimit)
-		require.Zero(t, w.ticks.Load(), "it is not wound up again")
+		require.Zero(t, w.ticks.Load(), "the alarm is not rearmed")
 	})
 }
 

@@ -186,7 +186,7 @@ func TestMake(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, left, 1, "the lock")
 	require.NoError(t, Make(c, Identity{Name: "n1", ClusterID: "c1", Restored: true}, func(s *Store) error {
-		require.ErrorContains(t, Make(c, Identity{Name: "n1"}, nil), "in use by another process", "and stays as it is")
+		require.ErrorContains(t, Make(c, Identity{Name: "n1"}, nil), "in use by another process", "the folder stays as it is")
 		takeSnapshot(t, s.Snapshots, 10, "ten")
 		return s.Stable.SetUint64([]byte("CurrentTerm"), 7)
 	}))

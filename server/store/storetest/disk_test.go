@@ -67,7 +67,7 @@ func TestDiskKeepsWhatWasAcknowledgedAndNothingElse(t *testing.T) {
 		require.Equal(t, int64(5), meta.Size)
 		require.ErrorIs(t, s.Stable.SetUint64([]byte("term"), 8), ErrCrashed, "a store of a killed process stays closed")
 		require.NoError(t, s.Close())
-		require.NoError(t, again.Stable.SetUint64([]byte("term"), 8), "and closing it does not harm the new one")
+		require.NoError(t, again.Stable.SetUint64([]byte("term"), 8), "the new store works after the old one was closed")
 		require.NoError(t, again.Close())
 	})
 }

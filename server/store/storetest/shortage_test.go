@@ -56,7 +56,7 @@ func TestShortageOfDescriptors(t *testing.T) {
 				require.Empty(t, stalled)
 				require.NoError(t, s.Close())
 				opened := disk.files.Opened()
-				require.Zero(t, opened, "none is left open")
+				require.Zero(t, opened, "no descriptor stays open")
 				return
 			}
 			require.Less(t, <-stalled, 5*time.Second)

@@ -138,7 +138,7 @@ func TestEntriesStay(t *testing.T) {
 	crash(w)
 	w = reopen(t, dir, small)
 	requireRange(t, w, 1, 210)
-	require.Empty(t, log.String(), "nothing was torn")
+	require.Empty(t, log.String(), "no torn segment is logged")
 }
 
 func TestCreateDoesNotOverwrite(t *testing.T) {
