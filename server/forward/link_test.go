@@ -714,7 +714,7 @@ func TestStrangersOfALink(t *testing.T) {
 		_, err := l.receiver.greet(closed, hello[wire.Head:])
 		require.ErrorIs(t, err, io.ErrClosedPipe)
 		require.Empty(t, l.receiver.peers)
-		require.Equal(t, []string{"n3 subscribed false"}, l.takes(), "no member came")
+		require.Equal(t, []string{"n3 subscribed false"}, l.takes(), "no member subscribed")
 	})
 }
 
