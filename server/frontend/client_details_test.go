@@ -405,7 +405,7 @@ func TestStrangersMakeRoom(t *testing.T) {
 		d.take()
 		refused := dial()
 		got, closed := refused.take()
-		require.Equal(t, "-ERR max number of clients reached\r\n", got, "nobody is left to make room")
+		require.Equal(t, "-ERR max number of clients reached\r\n", got, "no client can be closed to make room")
 		require.True(t, closed)
 		d.deliver(command("RESET"))
 		f := dial()

@@ -82,8 +82,8 @@ func TestPaceIsBounded(t *testing.T) {
 	require.Zero(t, p.take(now, 5, 5))
 	require.Equal(t, time.Second/5, p.take(now, 1, 5))
 	require.Equal(t, maxPause, p.take(now, 1_000_000_000, 1))
-	require.Equal(t, maxPause, p.take(now, 1, 1), "no debt beyond")
-	require.Zero(t, p.take(now.Add(time.Hour), 5, 5), "nor credit")
+	require.Equal(t, maxPause, p.take(now, 1, 1), "debt is bounded")
+	require.Zero(t, p.take(now.Add(time.Hour), 5, 5), "credit is bounded")
 	require.NotZero(t, p.take(now.Add(time.Hour), 1, 5))
 }
 

@@ -359,7 +359,7 @@ func TestReadsWithoutRoomAreMadeAgain(t *testing.T) {
 		}
 		require.Equal(t, "+PONG\r\n"+bulk("1 x 2 y 3 4 z")+none+none+"+PONG\r\n"+none+"+PONG\r\n", got)
 		require.Equal(t, []int{7, 5, 3}, b.counts)
-		require.Contains(t, answer(c, "LATENCY", "HISTOGRAM", "get"), "$5\r\ncalls\r\n:7\r\n", "each counts once")
+		require.Contains(t, answer(c, "LATENCY", "HISTOGRAM", "get"), "$5\r\ncalls\r\n:7\r\n", "each GET counts once")
 	})
 }
 
