@@ -88,8 +88,8 @@ type Cluster struct {
 	heartbeat bool
 	refusing  string
 	swallowed string
-	cut       string
-	deaf      bool // clients get no pushes
+	cut, held string // see Cut
+	deaf      bool   // clients get no pushes
 	heldBack  string
 	instead   map[string]string // replies to commands, by name
 }
@@ -125,6 +125,7 @@ type conn struct {
 	client, node net.Conn
 	asked        chan question    // the commands that the node has not answered
 	in, out      []protocol.Value // commands, and replies with pushes, that HoldBack keeps; empty: none
+	held         string           // the lock of the session that ends with a cut connection; empty: not cut
 }
 
 type question struct{ name, instead string }
@@ -305,8 +306,9 @@ func (c *Cluster) set(f func()) {
 // Swallow has the connection end instead of a reply to the next command of that name, or of the next push of that kind.
 func (c *Cluster) Swallow(name string) { c.set(func() { c.swallowed = name }) }
 
-// Cut has the connection end behind the reply to the next command of that name, and its sessions with it.
-func (c *Cluster) Cut(name string) { c.set(func() { c.cut = name }) }
+// Cut has the connection end behind the reply to the next command of that name, and the session that holds the lock
+// with it. The client sees the end after that: else it could attach the session to another connection first.
+func (c *Cluster) Cut(name, lock string) { c.set(func() { c.cut, c.held = name, lock }) }
 
 // Refuse has all doors answer every command but HELLO with an error; "" ends that.
 func (c *Cluster) Refuse(line string) { c.set(func() { c.refusing = line }) }
@@ -511,9 +513,15 @@ func (at *conn) readNode() {
 	for {
 		v, err := protocol.ReadValue(r)
 		if err != nil {
-			return
+			break
 		}
 		at.door.c.set(func() { at.answer(v) })
+	}
+	for range 10_000 {
+		if at.held == "" || at.door.c.Holder(at.held) == "" {
+			return
+		}
+		time.Sleep(time.Millisecond)
 	}
 }
 
@@ -544,8 +552,8 @@ func (at *conn) answer(v protocol.Value) {
 	}
 	_, _ = at.client.Write(v.AppendTo(nil, protocol.RESP3))
 	if name != "" && name == c.cut {
-		c.cut = ""
-		_ = at.node.(*net.TCPConn).CloseWrite() // the client's end follows that of the node's
+		at.held, c.cut = c.held, ""
+		_ = at.node.(*net.TCPConn).CloseWrite()
 	}
 }
 

@@ -538,7 +538,7 @@ var scenarios = []scenario{
 	}},
 	{"connection cut alone", 1, func(t *testing.T, c stage) {
 		a := startHolder(t, c)
-		c.Cut("LOCK.INFO")
+		c.Cut("LOCK.INFO", "job")
 		a.say("look job")
 		a.both("seen job 1 0", "lost 1 now session")
 		a.say("lock 2 job")
