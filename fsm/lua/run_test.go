@@ -330,8 +330,8 @@ func TestCacheIsBounded(t *testing.T) {
 	require.True(t, c.Has(long(2)) && c.Has(long(1)) && !c.Has(long(0)))
 }
 
-// sameEverywhere is the hash of what [TestSameBitsEverywhere] computes. For the same scripts it may change only with the
-// version of the entry.
+// sameEverywhere is the hash of what [TestSameBitsEverywhere] computes. For the same scripts it may change only with
+// the version of the entry.
 const sameEverywhere = "93ec2c6430cffe027d1c18fa0cbe23b3c580e5edd6b147116199292aa94023fa"
 
 // mathScript shows all bits of elementary functions of random numbers.

@@ -23,8 +23,8 @@ import (
 	"github.com/holdfast/holdfast/server/replica"
 )
 
-// TestTranscripts plays testdata/*.txt. Each transcript runs in virtual time, with a state machine of its own. A line is
-// one of
+// TestTranscripts plays testdata/*.txt. Each transcript runs in virtual time, with a state machine of its own. A line
+// is one of
 //
 //	# comment
 //	server password=… debug …      starts a new server with options; without this line, one without options. With the

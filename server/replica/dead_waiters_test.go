@@ -64,8 +64,8 @@ func TestWaitersOfAKilledNode(t *testing.T) {
 	}
 }
 
-// TestWaitersOfAPreviousIncarnation: a node that restarts at once, and is never silent, removes the places of its previous
-// process's clients.
+// TestWaitersOfAPreviousIncarnation: a node that restarts at once, and is never silent, removes the places of its
+// previous process's clients.
 func TestWaitersOfAPreviousIncarnation(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *replicatest.Cluster) {
 		node, other := c.Followers()[0], c.Followers()[1]

@@ -8,9 +8,9 @@ import (
 )
 
 const (
-	// The reserve of a disk is the size of the state with 1/stateShare more, for the next snapshot, and logReserve, for the
-	// log meanwhile, but of that at most 1/logShare of the disk. A disk is full until 1/stateShare more than the reserve is
-	// free.
+	// The reserve of a disk is the size of the state with 1/stateShare more, for the next snapshot, and logReserve, for
+	// the log meanwhile, but of that at most 1/logShare of the disk. A disk is full until 1/stateShare more than the
+	// reserve is free.
 	logReserve = 128 << 20
 	logShare   = 4
 	stateShare = 8

@@ -303,8 +303,8 @@ func shows(t *testing.T, c Config) string {
 	return fmt.Sprintf("entries %d to %d, snapshot %d, cluster %s", first, last, newest, s.Identity().ClusterID)
 }
 
-// common has the calls of each process whose failures have no effect: a reserved descriptor is for later, and a file that
-// was read to its end is not needed any more.
+// common has the calls of each process whose failures have no effect: a reserved descriptor is for later, and a file
+// that was read to its end is not needed any more.
 var common = map[string]int{
 	"open identity.json": 4, "close identity.json": 4, "close stable.db": 1,
 }
@@ -434,8 +434,8 @@ var processes = map[string]struct {
 	},
 }
 
-// requireReported has each call of a process to the disk, or to the store of terms and votes, fail once. The process must
-// get the error, unless the failure has no effect. Nothing stays open, and the next process can continue.
+// requireReported has each call of a process to the disk, or to the store of terms and votes, fail once. The process
+// must get the error, unless the failure has no effect. Nothing stays open, and the next process can continue.
 func requireReported(t *testing.T, names ...string) {
 	for _, name := range names {
 		process := processes[name]

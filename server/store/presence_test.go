@@ -41,8 +41,8 @@ func newestLogFile(t *testing.T, dir string) string {
 	return segments[0]
 }
 
-// TestMissingFolderIsReported: a folder is removed or replaced while its node runs, whole or in part. Within seconds OnFault
-// gets one line that names the part.
+// TestMissingFolderIsReported: a folder is removed or replaced while its node runs, whole or in part. Within seconds
+// OnFault gets one line that names the part.
 func TestMissingFolderIsReported(t *testing.T) {
 	remove := func(t *testing.T, path string) { require.NoError(t, os.RemoveAll(path)) }
 	for name, row := range map[string]struct {

@@ -55,8 +55,8 @@ func run(t testing.TB, c server.Config) (stop func()) {
 	}
 }
 
-// Listen runs serve in a goroutine of its own for each connection to a port, until the test ends. It returns the address
-// of the port. The end of the test closes the connections.
+// Listen runs serve in a goroutine of its own for each connection to a port, until the test ends. It returns the
+// address of the port. The end of the test closes the connections.
 func Listen(t testing.TB, serve func(nc net.Conn)) (addr string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -170,8 +170,8 @@ func flip(s stored, rng *rand.Rand) (string, error) {
 	return fmt.Sprintf("a bit at %d of %d in", at, s.used), nil
 }
 
-// corruptSnapshot flips a bit in the middle of a member's newest snapshot; ok is false without a snapshot. back undoes the
-// change, if the file still exists.
+// corruptSnapshot flips a bit in the middle of a member's newest snapshot; ok is false without a snapshot. back undoes
+// the change, if the file still exists.
 func corruptSnapshot(dir string) (back func() error, ok bool, err error) {
 	_, others, err := files(dir)
 	if err != nil {

@@ -109,7 +109,8 @@ func (t target) look(ctx context.Context) (s sight, ok bool) {
 	return s, now.Leading && now.Term == term
 }
 
-// memberChange is a change in two forms: a request, which package reconfig carries out stepwise, and a single raft change.
+// memberChange is a change in two forms: a request, which package reconfig carries out stepwise, and a single raft
+// change.
 type memberChange struct {
 	reconfig.Request
 	kind   raftnode.ChangeKind

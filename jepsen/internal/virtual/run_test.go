@@ -278,8 +278,8 @@ func eachSeed(t *testing.T, usual int, test func(t *testing.T, seed uint64)) {
 // tries is how often an invalid run is repeated; the count of failures shows how far a seed alone reproduces it.
 const tries = 10
 
-// decided repeats a run with other seeds while its verdict is unknown, at most twice, since searches may run out of time
-// on a busy machine.
+// decided repeats a run with other seeds while its verdict is unknown, at most twice, since searches may run out of
+// time on a busy machine.
 func decided(t *testing.T, seed uint64, run func(seed uint64) (checker.Verdict, string)) (verdict checker.Verdict, text string) {
 	t.Helper()
 	for range 3 {

@@ -421,8 +421,8 @@ func TestFullDiskUnderALargeBatch(t *testing.T) {
 	})
 }
 
-// TestFullDiskIsLoggedBeforeTheNextSegment: if there is no room for the next segment, that is logged while the log can still
-// append. When room was made, appends succeed.
+// TestFullDiskIsLoggedBeforeTheNextSegment: if there is no room for the next segment, that is logged while the log can
+// still append. When room was made, appends succeed.
 func TestFullDiskIsLoggedBeforeTheNextSegment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
