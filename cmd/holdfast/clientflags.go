@@ -91,7 +91,7 @@ func (c *clientFlags) findNode() (n localNode) {
 // servers returns the servers of the flags, or the node of this machine if they name none.
 func (c *clientFlags) servers() (*operator.Servers, error) {
 	n := c.findNode()
-	s, err := c.reach(n.note())
+	s, err := c.reach(n.note)
 	if err != nil && n.from != "" {
 		err = usageError{fmt.Errorf("%w (see %s)", err, n.from)}
 	}

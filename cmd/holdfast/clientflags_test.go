@@ -32,7 +32,7 @@ func TestDefaultsOnANode(t *testing.T) {
 		server, password, ca, cert string
 		from                       string
 	}{
-		"nothing": {server: addr, password: "|"},
+		"nothing": {server: addr, password: "|", from: noteDefault},
 		"the file": {
 			file: file, server: "10.0.0.1:6400", password: "|/p", ca: "/n.crt",
 			from: "the address is from ",
@@ -102,7 +102,7 @@ func TestDefaultsOnANode(t *testing.T) {
 		"a container": {
 			file:      file,
 			variables: "HOLDFAST_ADDR=:6500 HOLDFAST_TLS_CERT=/m.crt HOLDFAST_TLS_KEY=/m.key", server: "127.0.0.1:6500",
-			password: "|", ca: "/m.crt", cert: "/m.crt /m.key",
+			password: "|", ca: "/m.crt", cert: "/m.crt /m.key", from: noteVariables,
 		},
 		"a client's machine": {
 			variables: "HOLDFAST_TLS_CERT=/m.crt HOLDFAST_TLS_KEY=/m.key HOLDFAST_SERVER=c:1",
@@ -129,8 +129,8 @@ func TestDefaultsOnANode(t *testing.T) {
 			require.Equal(t, of.password, password(c))
 			require.Equal(t, of.ca, c.tlsCA)
 			require.Equal(t, of.cert, strings.TrimSpace(c.tlsCert+" "+c.tlsKey))
-			require.Equal(t, of.from != "", n.note() != "")
-			require.Contains(t, n.note(), of.from)
+			require.Equal(t, of.from != "", n.note != "")
+			require.Contains(t, n.note, of.from)
 		})
 	}
 }
@@ -155,7 +155,7 @@ func TestFilesOfANode(t *testing.T) {
 	status, _, stderr = try(t, "cluster", "status", "--tls-ca", path+".no")
 	require.Equal(t, 2, status)
 	require.Contains(t, stderr, "tls-ca: ")
-	require.Contains(t, findLocalNode().note(), "the default address, since open "+path+".not: ")
+	require.Contains(t, findLocalNode().note, "the default address, since open "+path+".not: ")
 }
 
 // TestFlagsBeforeAWordWin: also when the variable is there.

@@ -28,12 +28,18 @@ type localNode struct {
 	from   string            // the file, "" for the environment
 	values map[string]string // of the file
 	err    error             // why the file could not be read
+	note   string            // the origin of the address, for errors
 }
+
+const (
+	noteVariables = "the address is from the node's variables " + variablePrefix + "…"
+	noteDefault   = "the address is the default; --server names another"
+)
 
 func findLocalNode() localNode {
 	for _, name := range []string{"HOLDFAST_ADDR", "HOLDFAST_ADVERTISE_ADDR"} {
 		if os.Getenv(name) != "" {
-			return localNode{}
+			return localNode{note: noteVariables}
 		}
 	}
 	path, named := os.LookupEnv(envFileVariable)
@@ -41,13 +47,17 @@ func findLocalNode() localNode {
 		path = envFile
 	}
 	if path == "" {
-		return localNode{}
+		return localNode{note: noteDefault}
 	}
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) && !named {
-		return localNode{}
+		return localNode{note: noteDefault}
 	}
-	return localNode{path, parseEnvironment(string(text)), err}
+	note := "the address is from " + path
+	if err != nil {
+		note = "the default address, since " + err.Error()
+	}
+	return localNode{path, parseEnvironment(string(text)), err, note}
 }
 
 // get returns a setting, from the environment if it has one.
@@ -66,17 +76,6 @@ func (n localNode) addr() string {
 		return net.JoinHostPort("127.0.0.1", port)
 	}
 	return addr
-}
-
-// note describes the origin of the address, for errors.
-func (n localNode) note() string {
-	switch {
-	case n.err != nil:
-		return "the default address, since " + n.err.Error()
-	case n.from != "":
-		return "the address is from " + n.from
-	}
-	return ""
 }
 
 // parseEnvironment parses a file like systemd's EnvironmentFile, without continued lines.
