@@ -54,6 +54,24 @@ func TestMistaken(t *testing.T) {
 	require.Equal(t, 1, strings.Count(log.String(), "no node can be used"), log.String())
 }
 
+// TestMistakenForPlain: the error of a client without TLS asks whether a port that closes in silence wants TLS.
+func TestMistakenForPlain(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer listener.Close()
+	go func() {
+		for nc, err := listener.Accept(); err == nil; nc, err = listener.Accept() {
+			_, _ = nc.Read(make([]byte, 1024)) // what is left unread at the close would reset the connection
+			nc.Close()
+		}
+	}()
+	client, err := holdfast.New(holdfast.Config{Addrs: []string{listener.Addr().String()}})
+	require.NoError(t, err)
+	defer client.Close()
+	_, err = client.TryLock(t.Context(), "nightly")
+	require.ErrorContains(t, err, "does the port want TLS?")
+}
+
 // blockedLog is a handler of log records that returns once the channel is closed.
 type blockedLog chan struct{}
 

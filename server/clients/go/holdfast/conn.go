@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"slices"
 	"strconv"
@@ -48,6 +49,9 @@ func (r request) isAnsweredBy(v value) bool {
 // errConnection: the connection ended, or the node did not answer in time. The command may have been executed.
 var errConnection = errors.New("connection lost")
 
+// mayWantTLS is the hint where a node closes a connection without TLS before it answers.
+const mayWantTLS = "closed before an answer: does the port want TLS?"
+
 // dial connects to a node and logs in. No exchange takes longer than patience.
 func (c *Client) dial(ctx context.Context, addr string, onPush func(*conn, value)) (*conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.patience())
@@ -64,6 +68,9 @@ func (c *Client) dial(ctx context.Context, addr string, onPush func(*conn, value
 	go cn.read()
 	if err := cn.login(ctx, &c.config); err != nil {
 		cn.close()
+		if c.config.TLS == nil && errors.Is(err, io.EOF) {
+			err = fmt.Errorf("%w: %s", err, mayWantTLS)
+		}
 		return nil, refusedTLS(addr, err)
 	}
 	return cn, nil

@@ -188,6 +188,15 @@ test('null is no user, and no password', async (t) => {
   assert.deepEqual(logins, [['AUTH', 'default', 'secret'], ['AUTH', 'user', ''], ['AUTH', 'user', ''], []])
 })
 
+test('a port that closes in silence may want TLS', async (t) => {
+  const server = createServer((socket) => socket.on('error', () => {}).on('data', () => socket.end()))
+  await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve))
+  t.after(() => server.close())
+  const client = new Client({ nodes: [`127.0.0.1:${server.address().port}`] })
+  t.after(() => client.close())
+  await assert.rejects(client.tryLock('job'), /does the port want TLS\?/)
+})
+
 test('that no node can be used is told once, in a line', async (t) => {
   const warnings = []
   const logger = { debug: () => {}, warn: (message) => warnings.push(message) }

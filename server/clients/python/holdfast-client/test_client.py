@@ -138,6 +138,22 @@ class Mistaken(unittest.TestCase):
             with self.assertRaisesRegex(NotAcquired, "sealed"):
                 client.lock("nightly").acquire(timeout=0.3)
 
+    def test_tls_is_wanted(self) -> None:
+        def close_in_silence(listener):
+            while True:
+                try:
+                    connection, _ = listener.accept()
+                except OSError:
+                    return
+                with connection:
+                    connection.recv(1024)
+
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            threading.Thread(target=close_in_silence, args=(listener,), daemon=True).start()
+            with Client(["127.0.0.1:%d" % listener.getsockname()[1]]) as client:
+                with self.assertRaisesRegex(NotAcquired, r"does the port want TLS\?"):
+                    client.lock("nightly").acquire(blocking=False)
+
     def test_first_call(self) -> None:
         with Node() as node, Client([node.address]) as client:
             self.assertTrue(client.lock("nightly").acquire(timeout=0))

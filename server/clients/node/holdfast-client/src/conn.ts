@@ -41,6 +41,7 @@ export class Conn {
   private readonly pending: Request[] = []
   private error: HoldfastError | undefined
   private timer: NodeJS.Timeout | undefined
+  private answered = false
 
   constructor(private readonly options: ConnOptions) {
     this.node = options.node
@@ -70,7 +71,8 @@ export class Conn {
       this.socket.on('error', (error) => this.fail(this.failure(error)))
       this.socket.once('close', () => {
         clearTimeout(timer)
-        this.fail(this.lostBy('closed by the node'))
+        const mayWantTLS = !secure && !this.answered
+        this.fail(this.lostBy('closed by the node' + (mayWantTLS ? ' before an answer: does the port want TLS?' : '')))
         reject(this.error)
       })
     })
@@ -121,6 +123,7 @@ export class Conn {
 
   private receive(value: Value): void {
     if (this.error) return
+    this.answered = true
     const [first] = this.pending
     if (value instanceof Push) {
       const isReply = first?.subscribes && (value.values[0] === 'subscribe' || value.values[0] === 'unsubscribe')

@@ -176,10 +176,12 @@ class Conn:
         self.gone.set()
 
     def _read(self) -> None:
-        why: BaseException
+        why: object
+        answered = False
         try:
             while True:
                 value = read_value(self._stream)
+                answered = True
                 with self._mutex:
                     request = None
                     if self._pending and self._pending[0].is_answered_by(value):
@@ -190,6 +192,9 @@ class Conn:
                     self._on_push(self, value)
                 else:
                     raise ValueError("a reply that nobody asked for")
+        except ConnectionError as e:
+            is_plain = not isinstance(self._socket, ssl.SSLSocket)
+            why = f"{e} before an answer: does the port want TLS?" if is_plain and not answered else e
         except (OSError, ValueError) as e:
             why = e
         self._stream.close()

@@ -2,6 +2,7 @@ package io.github.holdfast;
 
 import java.io.BufferedInputStream;
 import java.io.BufferedOutputStream;
+import java.io.EOFException;
 import java.io.IOException;
 import java.io.InputStream;
 import java.net.InetSocketAddress;
@@ -155,8 +156,8 @@ final class Connection {
 
     private void read() throws IOException {
         InputStream in = new BufferedInputStream(socket.getInputStream());
+        var value = first(in);
         while (true) {
-            var value = Resp.read(in);
             Request request = null;
             synchronized (this) {
                 if (!pending.isEmpty() && pending.peek().isAnsweredBy(value)) {
@@ -174,6 +175,16 @@ final class Connection {
             } else {
                 throw new IOException("a reply that nobody asked for");
             }
+            value = Resp.read(in);
+        }
+    }
+
+    private Object first(InputStream in) throws IOException {
+        try {
+            return Resp.read(in);
+        } catch (EOFException e) {
+            throw socket instanceof SSLSocket ? e
+                    : new EOFException(e.getMessage() + " before an answer: does the port want TLS?");
         }
     }
 
