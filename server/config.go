@@ -247,7 +247,7 @@ func (c *Config) Validate() error {
 	errs = append(errs, c.validateLimits()...)
 	errs = append(errs, c.validateAudit()...)
 	errs = append(errs, c.validateCluster()...)
-	errs = append(errs, c.validateExposure()...)
+	errs = append(errs, c.validateAddrs()...)
 	return errors.Join(errs...)
 }
 
@@ -340,17 +340,27 @@ func (c *Config) peerAddress(peers map[string]string) string {
 	return cmp.Or(c.PeerAdvertiseAddr, peers[c.Name], c.PeerAddr)
 }
 
-// validateExposure refuses to listen beyond loopback when clients or nodes need no credentials.
-func (c *Config) validateExposure() []error {
-	if c.Insecure {
-		return nil
-	}
+type listenAddr struct{ flag, addr string }
+
+// validateAddrs checks the addresses on which the node listens, and then whether they expose it.
+func (c *Config) validateAddrs() []error {
+	ports := []listenAddr{{"addr", c.Addr}, {"sentinel-addr", c.SentinelAddr}, {"http-addr", c.HTTPAddr}}
 	var errs []error
-	for _, port := range []struct{ flag, addr string }{
-		{"addr", c.Addr},
-		{"sentinel-addr", c.SentinelAddr},
-		{"http-addr", c.HTTPAddr},
-	} {
+	for _, port := range append(slices.Clone(ports), listenAddr{"peer-addr", c.PeerAddr}) {
+		if _, _, err := net.SplitHostPort(port.addr); err != nil && port.addr != "" {
+			errs = append(errs, fmt.Errorf("%s %q: use host:port", port.flag, port.addr))
+		}
+	}
+	if errs != nil || c.Insecure {
+		return errs
+	}
+	return c.validateExposure(ports)
+}
+
+// validateExposure refuses to listen beyond loopback when clients or nodes need no credentials. ports are for clients.
+func (c *Config) validateExposure(ports []listenAddr) []error {
+	var errs []error
+	for _, port := range ports {
 		if port.addr != "" && !loopback(port.addr) && c.Password == "" && c.PasswordFile == "" && c.ACLFile == "" &&
 			c.TLSClientCA == "" {
 			errs = append(errs,

@@ -33,6 +33,8 @@ func TestValidate(t *testing.T) {
 			"the same address 10.0.0.4:1",
 		},
 		{"an address without a port", func(c *Config) { c.InitialCluster = "n1=10.0.0.1" }, "missing port"},
+		{"a port alone", func(c *Config) { c.Addr = "6379" }, `addr "6379": use host:port`},
+		{"a peer port alone", func(c *Config) { c.PeerAddr = "n1" }, `peer-addr "n1": use host:port`},
 		{
 			"elections before silence is noticed", func(c *Config) { c.ElectionTimeout = c.HeartbeatTimeout - 1 },
 			"is below heartbeat-timeout",
