@@ -99,6 +99,9 @@ const (
 // keep takes a backup into the folder, verifies it with a drill before it gets its name, and then removes all but the
 // newest n.
 func (p *puller) keep(ctx context.Context, folder string, n int, stdout io.Writer) error {
+	if info, err := os.Stat(folder); errors.Is(err, fs.ErrNotExist) || err == nil && !info.IsDir() {
+		return usageError{fmt.Errorf("%s is no folder: make it first, or leave --keep out", folder)}
+	}
 	p.file = filepath.Join(folder, time.Now().UTC().Format(keptLayout)+keptSuffix)
 	var said bytes.Buffer // printed once the file has its name
 	drilled := io.Writer(&said)

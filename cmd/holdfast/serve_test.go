@@ -93,6 +93,7 @@ func TestBadUsageIsOneLineAndStatusTwo(t *testing.T) {
 		{[]string{"backup", "a", "b"}, `unexpected argument "b"`},
 		{[]string{"backup", "--keep", "2", "--stale", "x"}, "stale is for a file"},
 		{[]string{"backup", "--keep", "0", "."}, "say which file, or --keep with at least 1"},
+		{[]string{"backup", "--keep", "2", "not-there"}, "not-there is no folder: make it first"},
 		{[]string{"inspect"}, "say which file"},
 		{[]string{"inspect", "a", "b"}, `unexpected argument "b"`},
 		{[]string{"inspect", "--fences", "-1", "a"}, "not negative"},
