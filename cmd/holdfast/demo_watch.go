@@ -185,7 +185,8 @@ Kill the leader; what was acknowledged is still there:
   kill -9 %[3]d
 
 Data and logs are in %[4]s.
-Enter starts nodes again that have ended, Ctrl-C stops everything. Without a terminal they start after 5 s by themselves.
+Enter starts nodes again that have ended, Ctrl-C stops everything.
+Where there is no input, as in a container, they start after 5 s by themselves.
 
 `, first, last, d.leader.PID(), d.dir, d.nodes[0].http)
 }
