@@ -215,8 +215,16 @@ func (f flagSet) print(w io.Writer) {
 	fmt.Fprint(w, "\nThe flags in groups are also environment variables: --data-dir is HOLDFAST_DATA_DIR.\n")
 }
 
+// dashed returns a flag as documents have it: one letter has one dash.
+func dashed(name string) string {
+	if len(name) == 1 {
+		return "-" + name
+	}
+	return "--" + name
+}
+
 func printFlag(w io.Writer, o option, def string) {
-	fmt.Fprintf(w, "  --%-22s %s", o.name, o.help)
+	fmt.Fprintf(w, "  %-24s %s", dashed(o.name), o.help)
 	if def != "" && def != "false" {
 		fmt.Fprintf(w, " (%s)", def)
 	}

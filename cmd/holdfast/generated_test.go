@@ -138,7 +138,7 @@ func flagSection(rows []option, heading, of string) string {
 		} else {
 			def = ""
 		}
-		fmt.Fprintf(&b, "| `--%s` | %s | %s | %s |\n", o.name, env, def, o.help)
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", dashed(o.name), env, def, o.help)
 	}
 	return b.String()
 }
