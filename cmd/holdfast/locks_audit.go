@@ -31,7 +31,7 @@ type auditAnswer struct {
 	Conflicts  int `json:"conflicts,omitempty"`
 }
 
-// statusUnknown is the exit status of `holdfast locks history --audit --at` if the files do not say who held a lock.
+// statusUnknown is the exit status of `holdfast locks history --audit` if the files do not say who held a lock.
 const statusUnknown = 3
 
 // readAudit is `holdfast locks history --audit`, which answers from files instead of a node.
@@ -89,7 +89,10 @@ func answerOf(trail *audit.Trail, o *locksOwn, at int64) *auditAnswer {
 		}
 	}
 	isCovered := func(s audit.Span) bool { return o.isWritten(&s) }
-	if len(trail.Spans) > 0 && !slices.ContainsFunc(trail.Spans, isCovered) {
+	switch {
+	case len(trail.Spans) == 0:
+		a.Unknown = "the files cover no time"
+	case !slices.ContainsFunc(trail.Spans, isCovered):
 		a.Unknown = leftOut
 	}
 	if at == 0 {

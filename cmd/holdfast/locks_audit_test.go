@@ -101,6 +101,17 @@ func TestAuditAt(t *testing.T) {
 		require.Equal(t, want, run(t.Context(), words, io.Discard, io.Discard), at)
 	}
 
+	for what, lines := range map[string][]string{
+		"an empty file": nil, "not of an audit log": {"hello"}, "no lock yet": {`{"event":"started","run":1,"node":"n1"}`},
+	} {
+		write(some, lines...)
+		var out bytes.Buffer
+		words := []string{"locks", "history", "--audit", some}
+		require.Equal(t, statusUnknown, run(t.Context(), words, &out, io.Discard), what)
+		require.Contains(t, out.String(), "not known: the files cover no time", what)
+		require.NotContains(t, out.String(), "nobody", what)
+	}
+
 	require.NoError(t, os.Remove(path+".1"))
 	status, text := history("02:07")
 	require.Equal(t, 3, status, "one of the older files is missing: %s", text)
